@@ -1,0 +1,18 @@
+//! What a device must be able to do, and nothing about how.
+//!
+//! A model is written once against the traits in [`ops`]; a device is one type that implements
+//! them. [`reference`] is the executable definition of every op: plain loops, no tricks. A device is
+//! right exactly when it agrees with it.
+//!
+//! **Invariant:** no `unsafe`, no knowledge of any model family, no I/O.
+
+mod batch;
+pub mod ops;
+mod spec;
+
+pub use batch::{Batch, BlockId, Span, TokenId};
+pub use ops::{Backend, DeviceError};
+pub use spec::{Activation, Attention, Experts, Gating, NormGain, Rope, RopeLayout};
+
+/// Positions per KV block.
+pub const BLOCK: usize = 32;

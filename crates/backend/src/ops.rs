@@ -1,0 +1,148 @@
+//! The vocabulary a model is written in.
+//!
+//! Ops are eager, fused to the size of one parallel region, and write into buffers the caller owns:
+//! a pass allocates nothing. They do not return `Result`. A wrong shape is our own bug and panics; a
+//! device fault is sticky and surfaces at the next [`Memory::read`].
+//!
+//! **Every op computes a row of its output from that row's inputs alone**, in an order of
+//! arithmetic that depends neither on the other rows, nor on how many there are, nor on how many
+//! threads work.
+
+use weights::Matrix;
+
+use crate::{Activation, Attention, Batch, Experts, NormGain, Rope};
+
+/// A device that can run every model.
+pub trait Backend: DenseOps + AttentionOps + MoeOps {}
+
+impl<B: DenseOps + AttentionOps + MoeOps> Backend for B {}
+
+/// Memory of a device, and the way into and out of it.
+pub trait Memory: Send + 'static {
+    /// Activations, `rows x cols` of f32 as far as anyone can tell. An op sets the shape of what it
+    /// writes; the allocation never changes.
+    type Buf: Send;
+    /// A packed weight, in whatever layout this device's kernels like best.
+    type Weight: Send + Sync;
+    /// A short vector of f32: a norm's gain, a bias.
+    type Vector: Send + Sync;
+    /// A batch where the kernels can read it.
+    type Staged: Send;
+
+    /// A buffer that can hold any shape of up to `max_len` numbers.
+    fn buf(&self, max_len: usize) -> Self::Buf;
+    /// Takes over a weight whose rows are those of `parts`, one part after the other. Parts have the
+    /// same `cols` but may differ in packing (q, k, v of one layer often do).
+    fn weight(&self, parts: &[Matrix]) -> Self::Weight;
+    /// Takes over a vector.
+    fn vector(&self, values: &[f32]) -> Self::Vector;
+    /// Room for batches of up to `max_rows` rows.
+    fn staged(&self, max_rows: usize) -> Self::Staged;
+    /// Puts `batch` where the kernels can read it.
+    fn stage(&self, batch: &Batch, staged: &mut Self::Staged);
+    /// Waits for the device, then copies the first `len` numbers into `out`, replacing what was
+    /// there. The only blocking call of a pass.
+    fn read(&self, buf: &Self::Buf, len: usize, out: &mut Vec<f32>) -> Result<(), DeviceError>;
+}
+
+/// Work on rows that know nothing of each other.
+pub trait DenseOps: Memory {
+    /// `out[r] = table[token of row r] * scale`, one row per token of the batch.
+    fn embed(&self, table: &Self::Weight, batch: &Self::Staged, scale: f32, out: &mut Self::Buf);
+    /// `out = x . w^T + bias`.
+    fn linear(
+        &self,
+        x: &Self::Buf,
+        w: &Self::Weight,
+        bias: Option<&Self::Vector>,
+        out: &mut Self::Buf,
+    );
+    /// `out = x / sqrt(mean(x^2) + eps) * gain`, over all columns of a row.
+    fn rms_norm(
+        &self,
+        x: &Self::Buf,
+        gain: &Self::Vector,
+        kind: NormGain,
+        eps: f32,
+        out: &mut Self::Buf,
+    );
+    /// `x += y`.
+    fn add(&self, x: &mut Self::Buf, y: &Self::Buf);
+    /// `out = act(gate) * up` where `x = [gate | up]`.
+    fn glu(&self, x: &Self::Buf, act: Activation, out: &mut Self::Buf);
+    /// `out[i] = x[batch.want[i]]`: only the rows whose logits the batch wants.
+    fn gather(&self, x: &Self::Buf, batch: &Self::Staged, out: &mut Self::Buf);
+    /// `x = cap * tanh(x / cap)`.
+    fn soft_cap(&self, x: &mut Self::Buf, cap: f32);
+}
+
+/// Attention and what it remembers.
+pub trait AttentionOps: Memory {
+    /// KV pages of one layer, stored in f16.
+    type Pages: Send;
+
+    /// Pages for `n_blocks` blocks of [`crate::BLOCK`] positions.
+    fn pages(&self, spec: &Attention, n_blocks: usize) -> Self::Pages;
+    /// Cosine and sine of every row's angles, for [`AttentionOps::rope`]. Once per pass for each
+    /// distinct [`Rope`] of a model. Needs `rows * 2 * rope.inv_freq.len()` numbers of room.
+    fn angles(&self, rope: &Rope, batch: &Self::Staged, out: &mut Self::Buf);
+    /// On `[q | k | v]` in place: the optional per-head norm of q and k, then the rotation, if the
+    /// layer has one. `angles` is what [`AttentionOps::angles`] made of the same `rope`.
+    fn rope(
+        &self,
+        qkv: &mut Self::Buf,
+        spec: &Attention,
+        norm: Option<HeadNorm<'_, Self::Vector>>,
+        rotation: Option<(&Rope, &Self::Buf)>,
+    );
+    /// Appends this pass's k and v to `pages`, rounded to f16, then attends: causal, ragged over
+    /// sequences, always reading k and v back from `pages`.
+    ///
+    /// Keys are walked in ascending blocks of [`crate::BLOCK`] positions that start at multiples of
+    /// [`crate::BLOCK`], so a row's arithmetic depends on its position alone.
+    fn attend(
+        &self,
+        qkv: &Self::Buf,
+        spec: &Attention,
+        pages: &mut Self::Pages,
+        batch: &Self::Staged,
+        out: &mut Self::Buf,
+    );
+}
+
+/// The norm some families put on every head of q and k before the rotation.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadNorm<'a, V> {
+    /// Gain of q, `head_dim` long, the same for every head.
+    pub q: &'a V,
+    /// Gain of k.
+    pub k: &'a V,
+    /// What the gains mean.
+    pub kind: NormGain,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// Mixtures of experts.
+pub trait MoeOps: Memory {
+    /// `out = sum over the chosen experts e of weight_e * (act(gate_e) * up_e) . down_e^T`.
+    ///
+    /// `router` holds `spec.n` logits per row. `gate_up` stacks the experts by rows, each `[gate |
+    /// up]` of `2 * inner` rows; `down` stacks them too. Experts are summed in ascending index.
+    fn experts(
+        &self,
+        x: &Self::Buf,
+        router: &Self::Buf,
+        spec: &Experts,
+        gate_up: &Self::Weight,
+        down: &Self::Weight,
+        out: &mut Self::Buf,
+    );
+    /// `x += sigmoid(gate) * y`, `gate` being one number per row: a gated shared expert.
+    fn add_gated(&self, x: &mut Self::Buf, gate: &Self::Buf, y: &Self::Buf);
+}
+
+/// The device failed, which is nobody's fault that we could name.
+#[derive(Debug, thiserror::Error)]
+#[error("the device failed: {0}")]
+pub struct DeviceError(pub String);

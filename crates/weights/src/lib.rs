@@ -1,0 +1,13 @@
+//! Opens a model, in whatever format it lies on disk, and hands out named, memory-mapped matrices
+//! with their packing, the config, the tokenizer files and the chat template.
+//!
+//! Whatever the file, the rest of the program sees one thing: a [`Checkpoint`] whose tensors carry
+//! Hugging Face names and meanings and whose config is a Hugging Face `config.json`.
+//!
+//! **Invariant:** this crate knows no device, no forward pass and no model family beyond its names.
+
+mod matrix;
+mod packing;
+
+pub use matrix::Matrix;
+pub use packing::{Float, GgufType, Packing};

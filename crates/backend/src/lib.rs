@@ -8,6 +8,7 @@
 
 mod batch;
 pub mod ops;
+pub mod reference;
 mod spec;
 
 pub use batch::{Batch, BlockId, Span, TokenId};

@@ -84,7 +84,8 @@ pub trait AttentionOps: Memory {
     /// Pages for `n_blocks` blocks of [`crate::BLOCK`] positions.
     fn pages(&self, spec: &Attention, n_blocks: usize) -> Self::Pages;
     /// Cosine and sine of every row's angles, for [`AttentionOps::rope`]. Once per pass for each
-    /// distinct [`Rope`] of a model. Needs `rows * 2 * rope.inv_freq.len()` numbers of room.
+    /// distinct [`Rope`] of a model. An angle is the product of position and `inv_freq` rounded to
+    /// f32, as every training code has it. Needs `rows * 2 * rope.inv_freq.len()` numbers of room.
     fn angles(&self, rope: &Rope, batch: &Self::Staged, out: &mut Self::Buf);
     /// On `[q | k | v]` in place: the optional per-head norm of q and k, then the rotation, if the
     /// layer has one. `angles` is what [`AttentionOps::angles`] made of the same `rope`.
@@ -111,7 +112,7 @@ pub trait AttentionOps: Memory {
 }
 
 /// The norm some families put on every head of q and k before the rotation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct HeadNorm<'a, V> {
     /// Gain of q, `head_dim` long, the same for every head.
     pub q: &'a V,
@@ -123,7 +124,18 @@ pub struct HeadNorm<'a, V> {
     pub eps: f32,
 }
 
+// Written out because a derive would ask for `V: Copy`.
+impl<V> Clone for HeadNorm<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for HeadNorm<'_, V> {}
+
 /// Mixtures of experts.
+///
+/// A row's experts are those with the largest logits; equal logits go to the lower index.
 pub trait MoeOps: Memory {
     /// `out = sum over the chosen experts e of weight_e * (act(gate_e) * up_e) . down_e^T`.
     ///

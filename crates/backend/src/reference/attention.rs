@@ -1,0 +1,151 @@
+//! Rotary embedding and softmax attention over pages, as loops.
+//!
+//! Attention takes all scores of a row, then their softmax, then the weighted sum: no blocks, no
+//! running maximum. How a device cuts the keys must not show beyond rounding.
+
+use half::f16;
+
+use super::dense::{cap_score, normalize};
+use super::{Buf, Reference, dot, softmax};
+use crate::ops::{AttentionOps, HeadNorm};
+use crate::{Attention, BLOCK, Batch, Rope, RopeLayout, Span};
+
+/// Keys and values of one layer: one `[k | v]` row per position of every block, rounded to f16.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    cols: usize,
+    data: Vec<f16>,
+}
+
+impl Pages {
+    /// The `[k | v]` row of `position` in the sequence of `span`.
+    fn row(&self, span: &Span, position: usize) -> std::ops::Range<usize> {
+        let block = span.blocks[position / BLOCK] as usize;
+        let first = (block * BLOCK + position % BLOCK) * self.cols;
+        first..first + self.cols
+    }
+
+    /// `len` numbers of that row from column `first` on, as f32.
+    fn read(&self, span: &Span, position: usize, first: usize, out: &mut [f32]) {
+        let row = &self.data[self.row(span, position)][first..];
+        out.iter_mut().zip(row).for_each(|(out, element)| *out = element.to_f32());
+    }
+}
+
+impl AttentionOps for Reference {
+    type Pages = Pages;
+
+    fn pages(&self, spec: &Attention, n_blocks: usize) -> Pages {
+        let cols = 2 * spec.kv_cols();
+        Pages { cols, data: vec![f16::NAN; n_blocks * BLOCK * cols] }
+    }
+
+    fn angles(&self, rope: &Rope, batch: &Batch, out: &mut Buf) {
+        let pairs = rope.inv_freq.len();
+        out.shape(batch.n_rows(), 2 * pairs);
+        for span in &batch.spans {
+            for (row, position) in span.rows.clone().zip(span.start..) {
+                let (cos, sin) = out.row_mut(row).split_at_mut(pairs);
+                for (i, inv_freq) in rope.inv_freq.iter().enumerate() {
+                    let angle = f64::from(position as f32 * inv_freq);
+                    let factor = f64::from(rope.attention_factor);
+                    cos[i] = (libm::cos(angle) * factor) as f32;
+                    sin[i] = (libm::sin(angle) * factor) as f32;
+                }
+            }
+        }
+    }
+
+    fn rope(
+        &self,
+        qkv: &mut Buf,
+        spec: &Attention,
+        norm: Option<HeadNorm<'_, Vec<f32>>>,
+        rotation: Option<(&Rope, &Buf)>,
+    ) {
+        assert_eq!(qkv.cols, spec.qkv_cols(), "rows are [q | k | v]");
+        for r in 0..qkv.rows {
+            let heads = qkv.row_mut(r).chunks_exact_mut(spec.head_dim);
+            for (i, head) in heads.take(spec.heads + spec.kv_heads).enumerate() {
+                if let Some(norm) = norm {
+                    let gain = if i < spec.heads { norm.q } else { norm.k };
+                    normalize(head, gain, norm.kind, norm.eps);
+                }
+                if let Some((rope, angles)) = rotation {
+                    rotate(head, rope.layout, angles.row(r));
+                }
+            }
+        }
+    }
+
+    fn attend(&self, qkv: &Buf, spec: &Attention, pages: &mut Pages, batch: &Batch, out: &mut Buf) {
+        assert_eq!(qkv.cols, spec.qkv_cols(), "rows are [q | k | v]");
+        out.shape(qkv.rows, spec.q_cols());
+        for span in &batch.spans {
+            for (row, position) in span.rows.clone().zip(span.start..) {
+                let place = pages.row(span, position);
+                let fresh = &qkv.row(row)[spec.q_cols()..];
+                for (stored, x) in pages.data[place].iter_mut().zip(fresh) {
+                    *stored = f16::from_f32(*x);
+                }
+            }
+        }
+        for span in &batch.spans {
+            for (row, position) in span.rows.clone().zip(span.start..) {
+                let heads = out.row_mut(row).chunks_exact_mut(spec.head_dim);
+                for ((head, q), out) in
+                    qkv.row(row).chunks_exact(spec.head_dim).enumerate().zip(heads)
+                {
+                    attend_head(Query { q, head, position }, spec, pages, span, out);
+                }
+            }
+        }
+    }
+}
+
+/// One head of one row, asking.
+#[derive(Clone, Copy)]
+struct Query<'a> {
+    q: &'a [f32],
+    head: usize,
+    position: usize,
+}
+
+fn attend_head(query: Query<'_>, spec: &Attention, pages: &Pages, span: &Span, out: &mut [f32]) {
+    let Query { q, head, position } = query;
+    let first = spec.window.map_or(0, |window| (position + 1).saturating_sub(window));
+    let k_col = head / (spec.heads / spec.kv_heads) * spec.head_dim;
+    let v_col = spec.kv_cols() + k_col;
+    let mut read = vec![0.0; spec.head_dim];
+
+    let mut weights = Vec::with_capacity(position + 1 - first);
+    for seen in first..=position {
+        pages.read(span, seen, k_col, &mut read);
+        let score = dot(q, &read) * f64::from(spec.scale);
+        weights.push(spec.soft_cap.map_or(score, |cap| cap_score(score, cap)));
+    }
+    softmax(&mut weights);
+
+    let mut sum = vec![0.0f64; spec.head_dim];
+    for (seen, weight) in (first..=position).zip(&weights) {
+        pages.read(span, seen, v_col, &mut read);
+        sum.iter_mut().zip(&read).for_each(|(sum, v)| *sum += weight * f64::from(*v));
+    }
+    out.iter_mut().zip(&sum).for_each(|(out, sum)| *out = *sum as f32);
+}
+
+/// Rotates the pairs of one head by the angles of its row, `[cos | sin]`.
+fn rotate(head: &mut [f32], layout: RopeLayout, angles: &[f32]) {
+    let pairs = angles.len() / 2;
+    let (cos, sin) = angles.split_at(pairs);
+    for i in 0..pairs {
+        let (first, second) = match layout {
+            RopeLayout::Halves => (i, i + pairs),
+            RopeLayout::Interleaved => (2 * i, 2 * i + 1),
+        };
+        let (x, y) = (f64::from(head[first]), f64::from(head[second]));
+        let (cos, sin) = (f64::from(cos[i]), f64::from(sin[i]));
+        head[first] = (x * cos - y * sin) as f32;
+        head[second] = (x * sin + y * cos) as f32;
+    }
+}

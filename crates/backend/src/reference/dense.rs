@@ -1,0 +1,107 @@
+//! Linear layers, norms and everything else a row does alone, as loops.
+
+use weights::{Float, Matrix, Packing};
+
+use super::{Buf, Reference, Weight, activate, dot};
+use crate::ops::DenseOps;
+use crate::{Activation, Batch, NormGain};
+
+impl DenseOps for Reference {
+    fn embed(&self, table: &Weight, batch: &Batch, scale: f32, out: &mut Buf) {
+        out.shape(batch.n_rows(), table.cols);
+        for (r, &token) in batch.tokens.iter().enumerate() {
+            for (out, element) in out.row_mut(r).iter_mut().zip(table.row(token as usize)) {
+                *out = element * scale;
+            }
+        }
+    }
+
+    fn linear(&self, x: &Buf, w: &Weight, bias: Option<&Vec<f32>>, out: &mut Buf) {
+        assert_eq!(x.cols, w.cols, "a linear layer takes rows as long as its own");
+        out.shape(x.rows, w.rows);
+        for r in 0..x.rows {
+            for o in 0..w.rows {
+                let bias = bias.map_or(0.0, |bias| f64::from(bias[o]));
+                out.row_mut(r)[o] = (dot(x.row(r), w.row(o)) + bias) as f32;
+            }
+        }
+    }
+
+    fn rms_norm(&self, x: &Buf, gain: &Vec<f32>, kind: NormGain, eps: f32, out: &mut Buf) {
+        out.shape(x.rows, x.cols);
+        for r in 0..x.rows {
+            out.row_mut(r).copy_from_slice(x.row(r));
+            normalize(out.row_mut(r), gain, kind, eps);
+        }
+    }
+
+    fn add(&self, x: &mut Buf, y: &Buf) {
+        assert_eq!((x.rows, x.cols), (y.rows, y.cols), "only equal shapes are added");
+        for r in 0..x.rows {
+            x.row_mut(r).iter_mut().zip(y.row(r)).for_each(|(x, y)| *x += y);
+        }
+    }
+
+    fn glu(&self, x: &Buf, act: Activation, out: &mut Buf) {
+        out.shape(x.rows, x.cols / 2);
+        for r in 0..x.rows {
+            glu_row(x.row(r), act, out.row_mut(r));
+        }
+    }
+
+    fn gather(&self, x: &Buf, batch: &Batch, out: &mut Buf) {
+        out.shape(batch.want.len(), x.cols);
+        for (r, &from) in batch.want.iter().enumerate() {
+            out.row_mut(r).copy_from_slice(x.row(from as usize));
+        }
+    }
+
+    fn soft_cap(&self, x: &mut Buf, cap: f32) {
+        for x in x.elements_mut() {
+            *x = cap_score(f64::from(*x), cap) as f32;
+        }
+    }
+}
+
+/// `cap * tanh(x / cap)`.
+pub(super) fn cap_score(x: f64, cap: f32) -> f64 {
+    f64::from(cap) * libm::tanh(x / f64::from(cap))
+}
+
+/// `out = act(gate) * up` of one `[gate | up]` row.
+pub(super) fn glu_row(x: &[f32], act: Activation, out: &mut [f32]) {
+    let (gate, up) = x.split_at(x.len() / 2);
+    for (out, (gate, up)) in out.iter_mut().zip(gate.iter().zip(up)) {
+        *out = (activate(act, *gate) * f64::from(*up)) as f32;
+    }
+}
+
+/// Divides `x` by its root mean square, then multiplies it with the gain.
+pub(super) fn normalize(x: &mut [f32], gain: &[f32], kind: NormGain, eps: f32) {
+    assert_eq!(x.len(), gain.len(), "a norm has one gain per column");
+    let mean_square = dot(x, x) / x.len() as f64;
+    let scale = 1.0 / (mean_square + f64::from(eps)).sqrt();
+    for (x, gain) in x.iter_mut().zip(gain) {
+        let gain = match kind {
+            NormGain::Stored => f64::from(*gain),
+            NormGain::OnePlus => 1.0 + f64::from(*gain),
+        };
+        *x = (f64::from(*x) * scale * gain) as f32;
+    }
+}
+
+/// One row of plain floats as f32.
+pub(super) fn dequantize_row(matrix: &Matrix, row: usize, out: &mut [f32]) {
+    let Packing::Plain(float) = matrix.packing else {
+        panic!("{} is packed as {:?}, not as plain floats", matrix.name, matrix.packing);
+    };
+    let n_bytes = float.n_bytes();
+    let bytes = &matrix.data[row * matrix.cols * n_bytes..][..matrix.cols * n_bytes];
+    for (out, b) in out.iter_mut().zip(bytes.chunks_exact(n_bytes)) {
+        *out = match float {
+            Float::F32 => f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
+            Float::F16 => half::f16::from_le_bytes([b[0], b[1]]).to_f32(),
+            Float::Bf16 => half::bf16::from_le_bytes([b[0], b[1]]).to_f32(),
+        };
+    }
+}

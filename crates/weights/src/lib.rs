@@ -6,6 +6,7 @@
 //!
 //! **Invariant:** this crate knows no device, no forward pass and no model family beyond its names.
 
+pub mod gguf;
 mod matrix;
 mod packing;
 

@@ -7,6 +7,7 @@
 //! **Invariant:** no `unsafe`, no knowledge of any model family, no I/O.
 
 mod batch;
+pub mod conformance;
 pub mod ops;
 pub mod reference;
 mod spec;

@@ -1,0 +1,267 @@
+//! Rotation and attention: ragged sequences that catch up in passes of any cut.
+
+use super::data::{Rng, Rows, download, upload};
+use super::{Tolerance, assert_close, assert_same_bits};
+use crate::ops::HeadNorm;
+use crate::reference::Reference;
+use crate::{Attention, BLOCK, Backend, Batch, BlockId, NormGain, Rope, RopeLayout, Span};
+
+/// A layer, and the `[q | k | v]` rows of some sequences.
+struct Case {
+    spec: Attention,
+    rope: Rope,
+    /// Gains of q and k.
+    norm: Option<(NormGain, [Vec<f32>; 2])>,
+    sequences: Vec<Sequence>,
+    n_blocks: usize,
+}
+
+struct Sequence {
+    qkv: Rows,
+    blocks: Vec<BlockId>,
+}
+
+/// Which sequence advances by how many rows, in one pass.
+type Pass = Vec<(usize, usize)>;
+
+/// What one call of `rope` is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Norm,
+    Rotation,
+    Neither,
+}
+
+/// What a layer makes of one sequence.
+struct Outcome {
+    angles: Rows,
+    rotated: Rows,
+    attended: Rows,
+}
+
+fn attention(heads: usize, kv_heads: usize, head_dim: usize) -> Attention {
+    let scale = (head_dim as f32).powf(-0.5);
+    Attention { heads, kv_heads, head_dim, scale, window: None, soft_cap: None }
+}
+
+fn rope(rng: &mut Rng, pairs: usize, layout: RopeLayout) -> Rope {
+    let inv_freq = (0..pairs).map(|i| 10_000f32.powf(-(i as f32) / pairs as f32)).collect();
+    Rope { inv_freq, attention_factor: 1.0 + rng.uniform().abs(), layout }
+}
+
+fn cases(rng: &mut Rng) -> Vec<Case> {
+    use RopeLayout::{Halves, Interleaved};
+    let windowed = |spec: Attention, window| Attention { window: Some(window), ..spec };
+    let capped = |spec: Attention, cap| Attention { soft_cap: Some(cap), ..spec };
+    let layers = [
+        (attention(2, 2, 32), 16, Halves, None),
+        (attention(4, 2, 64), 32, Interleaved, Some(NormGain::Stored)),
+        (windowed(attention(6, 2, 80), 40), 16, Halves, None),
+        (attention(3, 1, 96), 24, Interleaved, None),
+        (capped(attention(8, 1, 128), 5.0), 64, Halves, Some(NormGain::Stored)),
+        (windowed(capped(attention(4, 1, 256), 2.0), 64), 128, Halves, Some(NormGain::OnePlus)),
+        (windowed(attention(5, 5, 64), 1), 32, Halves, None),
+        (attention(9, 3, 64), 32, Halves, None),
+        // Nothing a vector register would like.
+        (attention(7, 1, 20), 3, Halves, Some(NormGain::Stored)),
+    ];
+    let lengths = [[75, 1, 33], [130, 64, 31], [5, 97, 32]];
+    let mut cases = Vec::new();
+    for (i, (spec, pairs, layout, norm)) in layers.into_iter().enumerate() {
+        let gains = |rng: &mut Rng| [0; 2].map(|_| rng.vector(spec.head_dim));
+        let norm = norm.map(|kind| (kind, gains(rng)));
+        let rope = rope(rng, pairs, layout);
+        let (sequences, n_blocks) = sequences(rng, &spec, lengths[i % lengths.len()]);
+        cases.push(Case { spec, rope, norm, sequences, n_blocks });
+    }
+    cases
+}
+
+/// Sequences whose blocks lie scattered over the pages.
+fn sequences(rng: &mut Rng, spec: &Attention, lengths: [usize; 3]) -> (Vec<Sequence>, usize) {
+    let n_blocks = lengths.iter().map(|len| len.div_ceil(BLOCK)).sum::<usize>() + 2;
+    let mut free: Vec<BlockId> = (0..n_blocks as BlockId).collect();
+    let sequences = lengths.map(|len| {
+        let blocks = (0..len.div_ceil(BLOCK)).map(|_| free.swap_remove(rng.below(free.len())));
+        let blocks = blocks.collect();
+        Sequence { qkv: rng.rows(len, spec.qkv_cols()), blocks }
+    });
+    (sequences.into(), n_blocks)
+}
+
+impl Case {
+    fn name(&self) -> String {
+        let norm = self.norm.as_ref().map(|(kind, _)| kind);
+        let (pairs, layout) = (self.rope.inv_freq.len(), self.rope.layout);
+        format!("{:?}, {pairs} pairs, {layout:?}, norm {norm:?}", self.spec)
+    }
+
+    /// Every sequence whole, in one pass.
+    fn at_once(&self) -> Vec<Pass> {
+        vec![self.sequences.iter().map(|sequence| sequence.qkv.rows).enumerate().collect()]
+    }
+
+    /// One sequence after the other, `chunk` rows at a time.
+    fn in_chunks(&self, chunk: usize) -> Vec<Pass> {
+        let mut passes = Vec::new();
+        for (i, sequence) in self.sequences.iter().enumerate() {
+            for first in (0..sequence.qkv.rows).step_by(chunk) {
+                passes.push(vec![(i, chunk.min(sequence.qkv.rows - first))]);
+            }
+        }
+        passes
+    }
+
+    /// Random mixtures of prompts and decoding.
+    fn ragged(&self, rng: &mut Rng) -> Vec<Pass> {
+        let mut left: Vec<usize> = self.sequences.iter().map(|s| s.qkv.rows).collect();
+        let mut passes = Vec::new();
+        while left.iter().any(|left| *left > 0) {
+            let mut pass = Vec::new();
+            for (i, left) in left.iter_mut().enumerate().filter(|(_, left)| **left > 0) {
+                let most = [1, 4, 50][rng.below(3)];
+                let n = (1 + rng.below(most)).min(*left);
+                *left -= n;
+                pass.push((i, n));
+            }
+            passes.push(pass);
+        }
+        passes
+    }
+
+    fn run<B: Backend>(&self, device: &B, passes: &[Pass]) -> Vec<Outcome> {
+        let empty = |cols| Rows { rows: 0, cols, data: Vec::new() };
+        let outcome = |_| Outcome {
+            angles: empty(2 * self.rope.inv_freq.len()),
+            rotated: empty(self.spec.qkv_cols()),
+            attended: empty(self.spec.q_cols()),
+        };
+        let mut outcomes: Vec<Outcome> = (0..self.sequences.len()).map(outcome).collect();
+        let mut pages = device.pages(&self.spec, self.n_blocks);
+        for pass in passes {
+            self.pass(device, &mut pages, pass, &mut outcomes);
+        }
+        outcomes
+    }
+
+    fn pass<B: Backend>(
+        &self,
+        device: &B,
+        pages: &mut B::Pages,
+        pass: &Pass,
+        outcomes: &mut [Outcome],
+    ) {
+        let (batch, qkv) = self.batch(pass, outcomes);
+        let n = qkv.rows;
+        let mut staged = device.staged(n);
+        device.stage(&batch, &mut staged);
+
+        let angle_cols = 2 * self.rope.inv_freq.len();
+        let mut angles = device.buf(n * angle_cols);
+        device.angles(&self.rope, &staged, &mut angles);
+        let gains =
+            self.norm.as_ref().map(|(kind, [q, k])| (*kind, device.vector(q), device.vector(k)));
+        let norm = gains.as_ref().map(|(kind, q, k)| HeadNorm { q, k, kind: *kind, eps: 1e-6 });
+        let mut rotated = upload(device, &qkv);
+        device.rope(&mut rotated, &self.spec, norm, Some((&self.rope, &angles)));
+
+        // Attention reads the rows as they were, so that no difference in the last bit of a rotated
+        // key becomes one of f16.
+        let mut attended = device.buf(n * self.spec.q_cols());
+        device.attend(&upload(device, &qkv), &self.spec, pages, &staged, &mut attended);
+
+        let angles = download(device, &angles, n, angle_cols);
+        let rotated = download(device, &rotated, n, self.spec.qkv_cols());
+        let attended = download(device, &attended, n, self.spec.q_cols());
+        for (span, (i, _)) in batch.spans.iter().zip(pass) {
+            let outcome = &mut outcomes[*i];
+            for (to, from) in [
+                (&mut outcome.angles, &angles),
+                (&mut outcome.rotated, &rotated),
+                (&mut outcome.attended, &attended),
+            ] {
+                to.data.extend(from.range(span.rows.clone()).data);
+                to.rows += span.rows.len();
+            }
+        }
+    }
+
+    /// The batch of a pass, and its `[q | k | v]` rows.
+    fn batch(&self, pass: &Pass, so_far: &[Outcome]) -> (Batch, Rows) {
+        let mut batch = Batch::default();
+        let mut qkv = Rows { rows: 0, cols: self.spec.qkv_cols(), data: Vec::new() };
+        for (i, n) in pass {
+            let (sequence, start) = (&self.sequences[*i], so_far[*i].attended.rows);
+            let blocks = sequence.blocks[..(start + n).div_ceil(BLOCK)].to_vec();
+            batch.spans.push(Span { rows: qkv.rows..qkv.rows + n, start, blocks });
+            qkv.data.extend(sequence.qkv.range(start..start + n).data);
+            qkv.rows += n;
+        }
+        batch.tokens = vec![0; qkv.rows];
+        (batch, qkv)
+    }
+}
+
+pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
+    let rng = &mut Rng::new(4);
+    for case in cases(rng) {
+        let passes = case.ragged(rng);
+        let (got, want) = (case.run(device, &passes), case.run(&Reference, &passes));
+        let what = case.name();
+        for (got, want) in got.iter().zip(&want) {
+            let close = |op: &str, got, want| {
+                assert_close(&format!("{op} {what}"), got, want, tolerance.other);
+            };
+            close("angles", &got.angles, &want.angles);
+            close("rope", &got.rotated, &want.rotated);
+            close("attend", &got.attended, &want.attended);
+        }
+        check_one_alone(device, &case, tolerance);
+    }
+}
+
+/// The norm without the rotation, and the rotation without the norm.
+fn check_one_alone<B: Backend>(device: &B, case: &Case, tolerance: Tolerance) {
+    fn run<B: Backend>(device: &B, case: &Case, part: Part) -> Rows {
+        let qkv = &case.sequences[0].qkv;
+        let mut staged = device.staged(qkv.rows);
+        device.stage(&super::data::batch(vec![0; qkv.rows]), &mut staged);
+        let mut angles = device.buf(qkv.rows * 2 * case.rope.inv_freq.len());
+        device.angles(&case.rope, &staged, &mut angles);
+        let gains = device.vector(&vec![0.5; case.spec.head_dim]);
+        let norm = HeadNorm { q: &gains, k: &gains, kind: NormGain::Stored, eps: 1e-5 };
+        let mut buf = upload(device, qkv);
+        match part {
+            Part::Norm => device.rope(&mut buf, &case.spec, Some(norm), None),
+            Part::Rotation => device.rope(&mut buf, &case.spec, None, Some((&case.rope, &angles))),
+            Part::Neither => device.rope(&mut buf, &case.spec, None, None),
+        }
+        download(device, &buf, qkv.rows, qkv.cols)
+    }
+    for part in [Part::Norm, Part::Rotation, Part::Neither] {
+        let (got, want) = (run(device, case, part), run(&Reference, case, part));
+        assert_close(&format!("rope {part:?} {}", case.name()), &got, &want, tolerance.other);
+    }
+}
+
+pub(super) fn check_invariance<B: Backend>(device: &B) {
+    let rng = &mut Rng::new(5);
+    for case in cases(rng) {
+        let want = case.run(device, &case.at_once());
+        let cuts = [
+            ("in chunks of 1", case.in_chunks(1)),
+            ("in chunks of 7", case.in_chunks(7)),
+            ("in chunks of 64", case.in_chunks(64)),
+            ("in ragged passes", case.ragged(rng)),
+            ("in other ragged passes", case.ragged(rng)),
+        ];
+        for (cut, passes) in cuts {
+            let what = format!("{} {cut}", case.name());
+            for (got, want) in case.run(device, &passes).iter().zip(&want) {
+                assert_same_bits(&format!("angles {what}"), &got.angles, &want.angles);
+                assert_same_bits(&format!("rope {what}"), &got.rotated, &want.rotated);
+                assert_same_bits(&format!("attend {what}"), &got.attended, &want.attended);
+            }
+        }
+    }
+}

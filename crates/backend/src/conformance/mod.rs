@@ -1,0 +1,66 @@
+//! What makes a device right: it agrees with the reference, op by op, on random data.
+//!
+//! [`check`] compares with a tolerance and is for every device. [`check_invariance`] compares a
+//! device with itself, byte for byte, and is for devices that promise that a row's arithmetic does
+//! not depend on its neighbours. Both panic at the first disagreement and say where it is; they are
+//! called from tests. Speed is not looked at here.
+
+mod attention;
+mod data;
+mod rows;
+
+use crate::Backend;
+use data::Rows;
+
+/// How far a device may be from the reference: `|got - want| <= tolerance * (|want| + rms)`, where
+/// `rms` is the root mean square of the reference's row.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    /// For ops that multiply with packed weights: linear layers and experts.
+    pub linear: f32,
+    /// For all other ops.
+    pub other: f32,
+}
+
+impl Tolerance {
+    /// A device that computes in f32 throughout.
+    pub const EXACT: Tolerance = Tolerance { linear: 2e-5, other: 1e-5 };
+    /// A device that quantises activations to eight bits in front of packed weights.
+    pub const INT8: Tolerance = Tolerance { linear: 6e-2, other: 1e-5 };
+}
+
+/// Compares every op of `device` with the reference.
+pub fn check<B: Backend>(device: &B, tolerance: Tolerance) {
+    rows::check(device, tolerance);
+    attention::check(device, tolerance);
+}
+
+/// Checks that a row gives the same bits alone, in a batch, and in chunks of any size.
+pub fn check_invariance<B: Backend>(device: &B) {
+    rows::check_invariance(device);
+    attention::check_invariance(device);
+}
+
+fn assert_close(what: &str, got: &Rows, want: &Rows, tolerance: f32) {
+    assert_eq!((got.rows, got.cols), (want.rows, want.cols), "{what}: shape");
+    for r in 0..want.rows {
+        let (got, want) = (got.row(r), want.row(r));
+        let mean_square = want.iter().map(|x| x * x).sum::<f32>() / want.len() as f32;
+        for (c, (got, want)) in got.iter().zip(want).enumerate() {
+            let limit = tolerance * (want.abs() + mean_square.sqrt());
+            let off = (got - want).abs();
+            // Written so that a NaN fails.
+            assert!(off <= limit, "{what}: row {r} column {c}: {got}, not {want} within {limit}");
+        }
+    }
+}
+
+fn assert_same_bits(what: &str, got: &Rows, want: &Rows) {
+    assert_eq!((got.rows, got.cols), (want.rows, want.cols), "{what}: shape");
+    for r in 0..want.rows {
+        for (c, (got, want)) in got.row(r).iter().zip(want.row(r)).enumerate() {
+            let same = got.to_bits() == want.to_bits();
+            assert!(same, "{what}: row {r} column {c}: {got:e} is not bit for bit {want:e}");
+        }
+    }
+}

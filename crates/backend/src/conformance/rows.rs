@@ -1,0 +1,259 @@
+//! Ops on rows that know nothing of each other: all but attention.
+
+use weights::{Float, GgufType, Matrix, Packing};
+
+use super::data::{Rng, Rows, batch, download, upload};
+use super::{Tolerance, assert_close, assert_same_bits};
+use crate::reference::Reference;
+use crate::{Activation, Backend, Experts, Gating, NormGain};
+
+/// One op with everything but its rows.
+#[derive(Debug)]
+enum RowOp {
+    Embed { table: Matrix, scale: f32 },
+    Linear { parts: Vec<Matrix>, bias: Option<Vec<f32>> },
+    RmsNorm { gain: Vec<f32>, kind: NormGain },
+    Add { cols: usize },
+    Glu { cols: usize, activation: Activation },
+    Gather { cols: usize },
+    SoftCap { cols: usize, cap: f32 },
+    Experts { spec: Experts, gate_up: Matrix, down: Matrix },
+    AddGated { cols: usize },
+}
+
+const EPS: f32 = 1e-6;
+
+impl RowOp {
+    /// For messages: the op and its constants, without the numbers.
+    fn name(&self) -> String {
+        match self {
+            RowOp::Embed { table, .. } => format!("embed {}", table.name),
+            RowOp::Linear { parts, bias } => {
+                let parts: Vec<String> =
+                    parts.iter().map(|m| format!("{} {}x{}", m.name, m.rows, m.cols)).collect();
+                format!("linear {parts:?}, bias: {}", bias.is_some())
+            }
+            RowOp::RmsNorm { gain, kind } => format!("rms_norm {kind:?} of {}", gain.len()),
+            RowOp::Experts { spec, gate_up, .. } => format!("experts {spec:?} {}", gate_up.name),
+            op => format!("{op:?}"),
+        }
+    }
+
+    /// Random inputs of `n` rows, one per buffer the op reads.
+    fn inputs(&self, n: usize, rng: &mut Rng) -> Vec<Rows> {
+        let cols: Vec<usize> = match self {
+            RowOp::Embed { table, .. } => {
+                let data = (0..n).map(|_| rng.below(table.rows) as f32).collect();
+                return vec![Rows { rows: n, cols: 1, data }];
+            }
+            RowOp::Linear { parts, .. } => vec![parts[0].cols],
+            RowOp::RmsNorm { gain, .. } => vec![gain.len()],
+            RowOp::Add { cols } => vec![*cols, *cols],
+            RowOp::Glu { cols, .. } => vec![2 * cols],
+            RowOp::Gather { cols } | RowOp::SoftCap { cols, .. } => vec![*cols],
+            RowOp::Experts { spec, gate_up, .. } => vec![gate_up.cols, spec.n],
+            RowOp::AddGated { cols } => vec![*cols, 1, *cols],
+        };
+        let mut inputs: Vec<Rows> = cols.into_iter().map(|cols| rng.rows(n, cols)).collect();
+        if let RowOp::Experts { .. } = self {
+            // Halves, so that there are ties.
+            inputs[1].data.iter_mut().for_each(|logit| *logit = (*logit * 2.0).round() / 2.0);
+        }
+        inputs
+    }
+
+    fn out_cols(&self) -> usize {
+        match self {
+            RowOp::Embed { table, .. } => table.cols,
+            RowOp::Linear { parts, .. } => parts.iter().map(|part| part.rows).sum(),
+            RowOp::RmsNorm { gain, .. } => gain.len(),
+            RowOp::Experts { spec, down, .. } => down.rows / spec.n,
+            RowOp::Add { cols }
+            | RowOp::Glu { cols, .. }
+            | RowOp::Gather { cols }
+            | RowOp::SoftCap { cols, .. }
+            | RowOp::AddGated { cols } => *cols,
+        }
+    }
+
+    fn tolerance(&self, tolerance: Tolerance) -> f32 {
+        match self {
+            RowOp::Linear { .. } | RowOp::Experts { .. } => tolerance.linear,
+            _ => tolerance.other,
+        }
+    }
+
+    fn run<B: Backend>(&self, device: &B, inputs: &[Rows]) -> Rows {
+        let n = inputs[0].rows;
+        let mut bufs: Vec<B::Buf> = inputs.iter().map(|rows| upload(device, rows)).collect();
+        let mut out = device.buf(n * self.out_cols());
+        match self {
+            RowOp::Embed { table, scale } => {
+                let mut staged = device.staged(n);
+                let tokens = inputs[0].data.iter().map(|token| *token as u32).collect();
+                device.stage(&batch(tokens), &mut staged);
+                device.embed(&device.weight(std::slice::from_ref(table)), &staged, *scale, &mut out)
+            }
+            RowOp::Linear { parts, bias } => {
+                let bias = bias.as_deref().map(|bias| device.vector(bias));
+                device.linear(&bufs[0], &device.weight(parts), bias.as_ref(), &mut out)
+            }
+            RowOp::RmsNorm { gain, kind } => {
+                device.rms_norm(&bufs[0], &device.vector(gain), *kind, EPS, &mut out)
+            }
+            RowOp::Glu { activation, .. } => device.glu(&bufs[0], *activation, &mut out),
+            RowOp::Gather { .. } => {
+                let mut staged = device.staged(n);
+                device.stage(&batch(vec![0; n]), &mut staged);
+                device.gather(&bufs[0], &staged, &mut out)
+            }
+            RowOp::Experts { spec, gate_up, down } => {
+                let gate_up = device.weight(std::slice::from_ref(gate_up));
+                let down = device.weight(std::slice::from_ref(down));
+                device.experts(&bufs[0], &bufs[1], spec, &gate_up, &down, &mut out)
+            }
+            RowOp::Add { .. } => {
+                out = bufs.swap_remove(0);
+                device.add(&mut out, &bufs[0]);
+            }
+            RowOp::SoftCap { cap, .. } => {
+                out = bufs.swap_remove(0);
+                device.soft_cap(&mut out, *cap);
+            }
+            RowOp::AddGated { .. } => {
+                out = bufs.remove(0);
+                device.add_gated(&mut out, &bufs[0], &bufs[1]);
+            }
+        }
+        download(device, &out, n, self.out_cols())
+    }
+}
+
+/// Every packing there is.
+fn packings() -> Vec<Packing> {
+    let mut all: Vec<Packing> =
+        [Float::F32, Float::F16, Float::Bf16].into_iter().map(Packing::Plain).collect();
+    for (i, bits) in [2, 3, 4, 5, 6, 8].into_iter().enumerate() {
+        for (j, group) in [32, 64, 128].into_iter().enumerate() {
+            let scale = [Float::F32, Float::F16, Float::Bf16][(i + j) % 3];
+            all.push(Packing::Affine { bits, group, scale });
+        }
+    }
+    all.extend([Packing::Mxfp4, Packing::Mxfp8, Packing::Nvfp4]);
+    all.push(Packing::Fp8Blocks { rows: 16, cols: 32 });
+    use GgufType::*;
+    let types = [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Mxfp4];
+    all.extend(types.into_iter().map(Packing::Gguf));
+    all
+}
+
+fn ops(rng: &mut Rng) -> Vec<RowOp> {
+    let mut ops = Vec::new();
+    for packing in packings() {
+        let cols = packing.granule().max(32) * (1 + rng.below(3));
+        ops.push(RowOp::Embed { table: rng.matrix(packing, 11, cols), scale: 1.0 });
+        let rows = 1 + rng.below(70);
+        let bias = (rng.below(2) == 0).then(|| rng.vector(rows));
+        ops.push(RowOp::Linear { parts: vec![rng.matrix(packing, rows, cols)], bias });
+    }
+    ops.extend(mixed_ops(rng));
+    ops.extend(expert_ops(rng));
+    for cols in [1, 7, 64, 577] {
+        let gain = rng.vector(cols);
+        ops.push(RowOp::RmsNorm { gain: gain.clone(), kind: NormGain::Stored });
+        ops.push(RowOp::RmsNorm { gain, kind: NormGain::OnePlus });
+        for activation in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf] {
+            ops.push(RowOp::Glu { cols, activation });
+        }
+        ops.push(RowOp::Add { cols });
+        ops.push(RowOp::Gather { cols });
+        ops.push(RowOp::SoftCap { cols, cap: 2.5 });
+        ops.push(RowOp::AddGated { cols });
+    }
+    ops
+}
+
+/// Weights of several parts, columns that fill no vector, a scaled embedding.
+fn mixed_ops(rng: &mut Rng) -> Vec<RowOp> {
+    let plain = Packing::Plain(Float::F32);
+    let q4 = Packing::Affine { bits: 4, group: 64, scale: Float::F16 };
+    let q6 = Packing::Gguf(GgufType::Q6K);
+    let parts = [(q4, 48), (q6, 16), (plain, 5)];
+    let parts = parts.map(|(packing, rows)| rng.matrix(packing, rows, 256)).to_vec();
+    vec![
+        RowOp::Linear { parts, bias: Some(rng.vector(69)) },
+        RowOp::Linear { parts: vec![rng.matrix(plain, 9, 1)], bias: None },
+        RowOp::Linear { parts: vec![rng.matrix(plain, 33, 101)], bias: None },
+        RowOp::Linear { parts: vec![rng.matrix(q4, 130, 576)], bias: None },
+        RowOp::Embed { table: rng.matrix(plain, 5, 33), scale: 8.485_281 },
+        RowOp::Embed { table: rng.matrix(q4, 5, 64), scale: 5.5 },
+    ]
+}
+
+fn expert_ops(rng: &mut Rng) -> Vec<RowOp> {
+    let plain = Packing::Plain(Float::F32);
+    let q4 = Packing::Affine { bits: 4, group: 32, scale: Float::F16 };
+    let spec = |n, top_k, inner, gating, activation| Experts {
+        n,
+        top_k,
+        inner,
+        gating,
+        routed_scale: 1.0,
+        activation,
+    };
+    let softmax = spec(4, 2, 32, Gating::Softmax, Activation::Silu);
+    let renormalised = spec(9, 3, 64, Gating::SoftmaxRenormalised, Activation::GeluTanh);
+    let all = Experts { routed_scale: 2.5, ..spec(3, 3, 32, Gating::Softmax, Activation::Silu) };
+    let cases = [(softmax, q4, 64), (renormalised, plain, 40), (all, q4, 32)];
+    cases
+        .into_iter()
+        .map(|(spec, packing, cols)| RowOp::Experts {
+            gate_up: rng.matrix(packing, spec.n * 2 * spec.inner, cols),
+            down: rng.matrix(packing, spec.n * cols, spec.inner),
+            spec,
+        })
+        .collect()
+}
+
+pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
+    let rng = &mut Rng::new(1);
+    for op in ops(rng) {
+        for n in [1, 2, 5, 1 + rng.below(40)] {
+            let inputs = op.inputs(n, rng);
+            let (got, want) = (op.run(device, &inputs), op.run(&Reference, &inputs));
+            assert_close(&op.name(), &got, &want, op.tolerance(tolerance));
+        }
+    }
+    check_gather(device);
+}
+
+/// A gather copies exactly the wanted rows.
+fn check_gather<B: Backend>(device: &B) {
+    let x = Rng::new(2).rows(10, 33);
+    let mut asked = batch(vec![0; 10]);
+    asked.want = vec![2, 3, 9];
+    let (buf, mut out) = (upload(device, &x), device.buf(3 * 33));
+    let mut staged = device.staged(10);
+    device.stage(&asked, &mut staged);
+    device.gather(&buf, &staged, &mut out);
+    let want = [2, 3, 9].iter().flat_map(|r| x.row(*r).to_vec()).collect();
+    let want = Rows { rows: 3, cols: 33, data: want };
+    assert_same_bits("gather", &download(device, &out, 3, 33), &want);
+}
+
+pub(super) fn check_invariance<B: Backend>(device: &B) {
+    let rng = &mut Rng::new(3);
+    let n = 37;
+    for op in ops(rng) {
+        let inputs = op.inputs(n, rng);
+        let together = op.run(device, &inputs);
+        for chunk in [1, 2, 3, 7, 16] {
+            for first in (0..n).step_by(chunk) {
+                let range = first..(first + chunk).min(n);
+                let some: Vec<Rows> = inputs.iter().map(|x| x.range(range.clone())).collect();
+                let what = format!("{} in chunks of {chunk} from {first}", op.name());
+                assert_same_bits(&what, &op.run(device, &some), &together.range(range));
+            }
+        }
+    }
+}

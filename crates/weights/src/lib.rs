@@ -6,9 +6,25 @@
 //!
 //! **Invariant:** this crate knows no device, no forward pass and no model family beyond its names.
 
+mod checkpoint;
+mod error;
+mod float;
+mod folder;
 pub mod gguf;
 mod matrix;
+mod mmap;
+mod modules;
 mod packing;
+mod quantization;
+pub mod safetensors;
+mod scheme;
+mod tensor;
+mod text_files;
 
+pub use checkpoint::{Checkpoint, Format};
+pub use error::Error;
 pub use matrix::Matrix;
 pub use packing::{Float, GgufType, Packing};
+pub use scheme::Scheme;
+pub use tensor::{Dtype, Tensor};
+pub use text_files::TextFiles;

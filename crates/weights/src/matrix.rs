@@ -1,8 +1,14 @@
 //! A named matrix: bytes that stay where they are (usually in a mapped file) and how to read them.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
-use crate::Packing;
+use crate::{
+    Float, Packing,
+    float::{E2M1, e4m3, e8m0},
+    gguf,
+};
 
 /// `rows x cols` numbers, row major, `rows` being the output features of a linear layer.
 ///
@@ -23,4 +29,130 @@ pub struct Matrix {
     pub scales: Bytes,
     /// Affine biases; empty for every other packing.
     pub biases: Bytes,
+}
+
+impl Matrix {
+    /// Bytes of the elements with their scales and biases.
+    pub fn n_bytes(&self) -> usize {
+        self.data.len() + self.scales.len() + self.biases.len()
+    }
+
+    /// The matrix of these rows alone. Shares the bytes (only the scales of FP8 blocks that the
+    /// range cuts are copied).
+    pub fn rows_range(&self, range: Range<usize>) -> Matrix {
+        let Range { start, end } = range;
+        assert!(start <= end && end <= self.rows, "rows {start}..{end} of {}", self.rows);
+        let slice = |bytes: &Bytes, row: usize| bytes.slice(start * row..end * row);
+        let row_scales = self.packing.row_scale_bytes(self.cols);
+        let (packing, scales) = match self.packing {
+            Packing::Fp8Blocks { rows, cols } => self.fp8_rows(start..end, rows, cols),
+            packing => (packing, slice(&self.scales, row_scales)),
+        };
+        let biases = match self.packing {
+            Packing::Affine { .. } => slice(&self.biases, row_scales),
+            _ => Bytes::new(),
+        };
+        let data = slice(&self.data, self.packing.row_bytes(self.cols));
+        Matrix {
+            name: self.name.clone(),
+            rows: end - start,
+            cols: self.cols,
+            packing,
+            data,
+            scales,
+            biases,
+        }
+    }
+
+    /// Packing and scales of some rows in blocks of `rows x cols`. A range that starts inside a
+    /// block gets blocks of one row.
+    fn fp8_rows(&self, range: Range<usize>, rows: u32, cols: u32) -> (Packing, Bytes) {
+        let block_rows = rows as usize;
+        let line = self.cols.div_ceil(cols as usize) * Float::F32.n_bytes();
+        if range.start.is_multiple_of(block_rows) {
+            let blocks = range.start / block_rows..range.end.div_ceil(block_rows);
+            let scales = self.scales.slice(blocks.start * line..blocks.end * line);
+            return (Packing::Fp8Blocks { rows, cols }, scales);
+        }
+        let scales: Vec<u8> = range
+            .flat_map(|row| &self.scales[row / block_rows * line..][..line])
+            .copied()
+            .collect();
+        (Packing::Fp8Blocks { rows: 1, cols }, scales.into())
+    }
+
+    /// One row as f32: the definition of every packing. Products and sums are rounded to f32 one by
+    /// one, whatever the type of the scales; rounded to that type, the results are those of MLX.
+    pub fn dequantize_row(&self, row: usize, out: &mut [f32]) {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        assert_eq!(out.len(), self.cols, "columns");
+        let line = |bytes: &'_ Bytes, len: usize| bytes.slice(row * len..(row + 1) * len);
+        let data = line(&self.data, self.packing.row_bytes(self.cols));
+        let row_scales = self.packing.row_scale_bytes(self.cols);
+        match self.packing {
+            Packing::Plain(float) => float.read(&data, out),
+            Packing::Affine { bits, group, scale } => {
+                let (scales, biases) =
+                    (line(&self.scales, row_scales), line(&self.biases, row_scales));
+                let bits = bits as usize;
+                for (g, out) in out.chunks_exact_mut(group as usize).enumerate() {
+                    let (s, b) = (scale.get(&scales, g), scale.get(&biases, g));
+                    for (i, out) in out.iter_mut().enumerate() {
+                        *out = s * unsigned(&data, (g * group as usize + i) * bits, bits) + b;
+                    }
+                }
+            }
+            Packing::Mxfp4 => {
+                fp4(&data, out);
+                scale_groups(out, &line(&self.scales, row_scales), e8m0);
+            }
+            Packing::Nvfp4 => {
+                fp4(&data, out);
+                scale_groups(out, &line(&self.scales, row_scales), e4m3);
+            }
+            Packing::Mxfp8 => {
+                fp8(&data, out);
+                scale_groups(out, &line(&self.scales, row_scales), e8m0);
+            }
+            Packing::Fp8Blocks { rows, cols } => {
+                let per_line = self.cols.div_ceil(cols as usize);
+                fp8(&data, out);
+                for (i, out) in out.chunks_mut(cols as usize).enumerate() {
+                    let s = Float::F32.get(&self.scales, row / rows as usize * per_line + i);
+                    out.iter_mut().for_each(|out| *out *= s);
+                }
+            }
+            Packing::Gguf(ty) => gguf::blocks::dequantize(ty, &data, out),
+        }
+    }
+}
+
+/// The `bits` bits at bit `at` of a little-endian stream, as a number.
+fn unsigned(stream: &[u8], at: usize, bits: usize) -> f32 {
+    let low = u32::from(stream[at / 8]);
+    let high = stream.get(at / 8 + 1).map_or(0, |&byte| u32::from(byte));
+    ((low | high << 8) >> (at % 8) & ((1 << bits) - 1)) as f32
+}
+
+fn fp4(data: &[u8], out: &mut [f32]) {
+    for (out, &byte) in out.chunks_exact_mut(2).zip(data) {
+        out[0] = E2M1[(byte & 15) as usize];
+        out[1] = E2M1[(byte >> 4) as usize];
+    }
+}
+
+fn fp8(data: &[u8], out: &mut [f32]) {
+    for (out, &byte) in out.iter_mut().zip(data) {
+        *out = e4m3(byte);
+    }
+}
+
+/// Multiplies equal groups of `out`, one per scale byte.
+fn scale_groups(out: &mut [f32], scales: &[u8], value: fn(u8) -> f32) {
+    if scales.is_empty() {
+        return;
+    }
+    for (out, &scale) in out.chunks_exact_mut(out.len() / scales.len()).zip(scales) {
+        out.iter_mut().for_each(|out| *out *= value(scale));
+    }
 }

@@ -5,3 +5,16 @@
 //! Face config and tokenizer files. It does not multiply anything: packed tensors stay packed.
 
 pub mod blocks;
+
+use std::path::Path;
+
+use crate::{Checkpoint, Error};
+
+/// Opens a GGUF file; of a split one, the first part.
+pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
+    Err(Error::Unsupported {
+        file: path.to_owned(),
+        what: "reading GGUF".into(),
+        advice: "use a folder of safetensors".into(),
+    })
+}

@@ -1,0 +1,88 @@
+//! The raw files about text that lie beside the weights: tokenizer, chat template, special tokens.
+//! Nothing is interpreted here; the `text` crate does that.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{Error, mmap};
+
+/// What a tokenizer and a chat template are made of.
+#[derive(Clone, Debug, Default)]
+pub struct TextFiles {
+    /// A Hugging Face tokenizer.json; for GGUF built from its metadata.
+    pub tokenizer_json: Option<Bytes>,
+    /// tokenizer_config.json; for GGUF synthesised.
+    pub tokenizer_config: Option<Value>,
+    /// The chat template: of chat_template.jinja, else chat_template.json, else tokenizer_config.
+    pub chat_template: Option<String>,
+    /// A second template for requests with tools, where the model has one.
+    pub tool_template: Option<String>,
+    /// special_tokens_map.json.
+    pub special_tokens_map: Option<Value>,
+}
+
+impl TextFiles {
+    /// Reads those that exist in `dir`.
+    pub(crate) fn read(dir: &Path) -> Result<TextFiles, Error> {
+        let tokenizer_json = match dir.join("tokenizer.json") {
+            path if path.exists() => Some(mmap::map(&path)?),
+            _ => None,
+        };
+        let mut files = TextFiles {
+            tokenizer_json,
+            tokenizer_config: read_json(&dir.join("tokenizer_config.json"))?,
+            special_tokens_map: read_json(&dir.join("special_tokens_map.json"))?,
+            ..TextFiles::default()
+        };
+        if let Some(template) =
+            files.tokenizer_config.as_ref().and_then(|config| config.get("chat_template")).cloned()
+        {
+            files.set_templates(&template);
+        }
+        if let Some(json) = read_json(&dir.join("chat_template.json"))?
+            && let Some(template) = json.get("chat_template")
+        {
+            files.set_templates(template);
+        }
+        let jinja = dir.join("chat_template.jinja");
+        if jinja.exists() {
+            files.chat_template = Some(std::fs::read_to_string(&jinja).map_err(Error::io(&jinja))?);
+        }
+        Ok(files)
+    }
+
+    /// Takes `chat_template` of a tokenizer_config: a string, or a list of named templates, of which
+    /// `default` and `tool_use` are used.
+    pub(crate) fn set_templates(&mut self, template: &Value) {
+        if let Some(text) = template.as_str() {
+            self.chat_template = Some(text.to_owned());
+        }
+        for named in template.as_array().into_iter().flatten() {
+            let text = named.get("template").and_then(Value::as_str).map(str::to_owned);
+            match named.get("name").and_then(Value::as_str) {
+                Some("default") => self.chat_template = text,
+                Some("tool_use") => self.tool_template = text,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A JSON file, or `None` where it does not exist.
+pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, Error> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let bytes = std::fs::read(path).map_err(Error::io(path))?;
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => Ok(Some(value)),
+        Err(e) => Err(Error::BadConfig {
+            file: path.to_owned(),
+            key: format!("line {}, column {}", e.line(), e.column()),
+            expected: "JSON".into(),
+            found: e.to_string(),
+        }),
+    }
+}

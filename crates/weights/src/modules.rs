@@ -192,7 +192,7 @@ impl Checkpoint {
         let (rows, cols) = if n == 1 {
             (all_rows.max(1), all_cols.max(1))
         } else if scales.shape == blocks
-            && (shape.stack.is_none() || shape.rows % block_rows as usize == 0)
+            && (shape.stack.is_none() || shape.rows.is_multiple_of(block_rows as usize))
         {
             (block_rows, block_cols)
         } else if n == shape.n_rows() {

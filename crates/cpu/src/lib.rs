@@ -1,1 +1,64 @@
-//! .
+//! The CPU device: a thread pool, kernels per instruction set, and the ops built on them.
+//!
+//! **Invariants:** a row's arithmetic depends neither on the other rows, nor on how many there are,
+//! nor on the threads, nor on the instruction set; every fast kernel gives the bits of its scalar
+//! twin. `unsafe` lives in `simd/` and `pool/`; everything else works on slices.
+
+mod memory;
+mod pool;
+mod simd;
+
+pub use memory::{Buf, Part, Staged, StagedSpan, Vector, Weight};
+pub use pool::{Block, BlockMut, Pool};
+pub use simd::{Isa, Kernels};
+
+/// How a [`Cpu`] works.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Threads that take part in every op, the caller included; 0 means one per physical core.
+    pub threads: usize,
+    /// What linear layers multiply packed weights with.
+    pub activations: Activations,
+    /// An instruction set to use instead of the best one this machine has.
+    pub isa: Option<Isa>,
+}
+
+/// What a linear layer multiplies packed weights with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activations {
+    /// Groups of 32 rounded to 8-bit integers with an f32 scale.
+    #[default]
+    Int8,
+    /// The f32 numbers as they are, against weights widened to f32: slow, for checking.
+    Exact,
+}
+
+/// The CPU as a device.
+pub struct Cpu {
+    pool: Pool,
+    kernels: &'static Kernels,
+    activations: Activations,
+}
+
+impl Cpu {
+    /// Starts the threads and picks the kernels. An instruction set this machine lacks is replaced
+    /// by the best one it has.
+    pub fn new(options: &Options) -> Cpu {
+        let forced = options.isa.and_then(Kernels::of);
+        Cpu {
+            pool: Pool::new(options.threads),
+            kernels: forced.unwrap_or_else(Kernels::detect),
+            activations: options.activations,
+        }
+    }
+
+    /// Name of the instruction set in use.
+    pub fn isa(&self) -> &'static str {
+        self.kernels.isa.name()
+    }
+
+    /// Threads in use, the caller included.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+}

@@ -1,7 +1,5 @@
 //! Linear layers, norms and everything else a row does alone, as loops.
 
-use weights::{Float, Matrix, Packing};
-
 use super::{Buf, Reference, Weight, activate, dot};
 use crate::ops::DenseOps;
 use crate::{Activation, Batch, NormGain};
@@ -87,21 +85,5 @@ pub(super) fn normalize(x: &mut [f32], gain: &[f32], kind: NormGain, eps: f32) {
             NormGain::OnePlus => 1.0 + f64::from(*gain),
         };
         *x = (f64::from(*x) * scale * gain) as f32;
-    }
-}
-
-/// One row of plain floats as f32.
-pub(super) fn dequantize_row(matrix: &Matrix, row: usize, out: &mut [f32]) {
-    let Packing::Plain(float) = matrix.packing else {
-        panic!("{} is packed as {:?}, not as plain floats", matrix.name, matrix.packing);
-    };
-    let n_bytes = float.n_bytes();
-    let bytes = &matrix.data[row * matrix.cols * n_bytes..][..matrix.cols * n_bytes];
-    for (out, b) in out.iter_mut().zip(bytes.chunks_exact(n_bytes)) {
-        *out = match float {
-            Float::F32 => f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
-            Float::F16 => half::f16::from_le_bytes([b[0], b[1]]).to_f32(),
-            Float::Bf16 => half::bf16::from_le_bytes([b[0], b[1]]).to_f32(),
-        };
     }
 }

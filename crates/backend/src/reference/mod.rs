@@ -54,7 +54,7 @@ impl Memory for Reference {
         for part in parts {
             assert_eq!(part.cols, cols, "the parts of one weight have the same columns");
             for (row, out) in (0..part.rows).zip(&mut out) {
-                dense::dequantize_row(part, row, out);
+                part.dequantize_row(row, out);
             }
         }
         Weight { rows, cols, data }

@@ -1,0 +1,14 @@
+//! Who holds which cache block. Ids only: no tensors, no model, no clock.
+//!
+//! One rule carries everything: **what is committed is never written again**. A pass writes to
+//! blocks it reserved; once a block is full it is published under the tokens it holds, and from
+//! then on it is only read. So sharing a prefix is a count up, and giving up a sequence is a count
+//! down.
+
+mod book;
+mod charge;
+mod pool;
+mod prefix;
+
+pub(crate) use book::{CacheBook, SeqKey};
+pub(crate) use charge::Charge;

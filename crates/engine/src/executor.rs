@@ -1,0 +1,29 @@
+//! The line below which code is generic over the device, and above which it is not.
+//!
+//! Knows nothing of requests, sampling or the cache books.
+
+use backend::{Batch, DeviceError};
+
+/// Runs batches. The engine holds a `Box<dyn Executor>` and never learns what is inside.
+pub trait Executor: Send {
+    /// Tokens of the vocabulary: the length of a row of logits.
+    fn vocab(&self) -> usize;
+    /// Positions the model was made for, at most.
+    fn max_positions(&self) -> usize;
+    /// How much fits.
+    fn shape(&self) -> ExecutorShape;
+    /// Runs one pass and replaces `logits` by those of `batch.want`, row after row. An error means
+    /// that nothing of the pass counts.
+    fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError>;
+}
+
+/// How much an executor has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecutorShape {
+    /// Cache blocks of [`backend::BLOCK`] positions.
+    pub n_blocks: usize,
+    /// Rows of one pass, at most.
+    pub max_rows: usize,
+    /// Rows of one pass whose logits are wanted, at most.
+    pub max_want: usize,
+}

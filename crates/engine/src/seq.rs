@@ -1,0 +1,102 @@
+//! One request on its way through the engine.
+//!
+//! Not its cache: the book keeps that, under a key.
+
+use std::time::Duration;
+
+use backend::TokenId;
+
+use crate::cache::SeqKey;
+use crate::sampler::{Draw, SampleError, Sampler};
+use crate::{Event, Request, StopReason, Usage};
+
+/// A request that was admitted.
+pub(crate) struct Seq {
+    pub key: SeqKey,
+    /// The prompt in here is what [`Seq::tokens`] started with.
+    pub request: Request,
+    /// Prompt, then everything generated.
+    pub tokens: Vec<TokenId>,
+    pub n_prompt: usize,
+    pub cached_tokens: usize,
+    pub times: Times,
+}
+
+/// When things happened to a request, by the engine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub submitted: Duration,
+    /// Its first rows were planned.
+    pub started: Option<Duration>,
+    /// Its prompt was computed and its first token chosen.
+    pub answering: Option<Duration>,
+}
+
+impl Seq {
+    pub(crate) fn new(key: SeqKey, mut request: Request, submitted: Duration) -> Seq {
+        let tokens = std::mem::take(&mut request.prompt);
+        let times = Times { submitted, ..Times::default() };
+        Seq { key, request, n_prompt: tokens.len(), tokens, cached_tokens: 0, times }
+    }
+
+    pub(crate) fn send(&mut self, event: Event) {
+        self.request.sink.send(event);
+    }
+
+    /// Tokens of the answer so far.
+    pub(crate) fn n_generated(&self) -> usize {
+        self.tokens.len() - self.n_prompt
+    }
+
+    /// Chooses the next token, appends it and sends it, unless it ends the answer by itself. Says
+    /// whether, and why, the answer is complete.
+    pub(crate) fn advance(
+        &mut self,
+        logits: &[f32],
+        longest: usize,
+        sampler: &mut Sampler,
+    ) -> Result<Option<StopReason>, SampleError> {
+        let draw = Draw {
+            sampling: &self.request.sampling,
+            history: &self.tokens,
+            n_prompt: self.n_prompt,
+            constraint: self.request.constraint.as_deref_mut(),
+            logprobs: self.request.logprobs,
+        };
+        let (id, logprob) = sampler.pick(draw, logits)?;
+        self.tokens.push(id);
+        if self.request.stop_tokens.contains(&id) {
+            return Ok(Some(StopReason::StopToken(id)));
+        }
+        if let Some(constraint) = &mut self.request.constraint {
+            constraint.push(id);
+        }
+        self.send(Event::Token { id, logprob });
+        Ok(self.limit(longest))
+    }
+
+    /// The limit this sequence has reached.
+    pub(crate) fn limit(&self, longest: usize) -> Option<StopReason> {
+        if self.n_generated() >= self.request.max_tokens {
+            Some(StopReason::Length)
+        } else if self.tokens.len() >= longest {
+            Some(StopReason::Context)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn usage(&self, now: Duration) -> Usage {
+        let ms = |from: Duration, to: Duration| to.saturating_sub(from).as_secs_f64() * 1e3;
+        let started = self.times.started.unwrap_or(now);
+        let answering = self.times.answering.unwrap_or(now);
+        Usage {
+            prompt_tokens: self.n_prompt,
+            cached_tokens: self.cached_tokens,
+            completion_tokens: self.n_generated(),
+            queue_ms: ms(self.times.submitted, started),
+            prefill_ms: ms(started, answering),
+            decode_ms: ms(answering, now),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A model that is nothing but its cache, and helpers to run requests against it.
+//!
+//! Not a stub: its logits are a hash of every token the row can see through its block table. So
+//! one row in a wrong block, at a wrong position or of another sequence changes the answer.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+
+use std::time::Duration;
+
+use backend::{BLOCK, Batch, DeviceError, TokenId};
+use hearth_engine::{
+    Answer, Constraint, Engine, Event, Executor, ExecutorShape, Limits, Request, Sampling,
+    StopReason, TokenLogprob, Usage, answer,
+};
+
+pub const VOCAB: usize = 24;
+
+/// Tokens and positions, where a real model keeps keys and values.
+pub struct Toy {
+    pub shape: ExecutorShape,
+    pub max_positions: usize,
+    cells: Vec<(TokenId, usize)>,
+    /// What to do instead of the pass of this number.
+    pub accident: Option<(usize, Accident)>,
+    n_passes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Accident {
+    DeviceError,
+    NotANumber,
+    OutOfBounds,
+}
+
+impl Toy {
+    pub fn new(n_blocks: usize) -> Toy {
+        let never = (TokenId::MAX, usize::MAX);
+        Toy {
+            shape: ExecutorShape { n_blocks, max_rows: 512, max_want: 64 },
+            max_positions: 1 << 20,
+            cells: vec![never; n_blocks * BLOCK],
+            accident: None,
+            n_passes: 0,
+        }
+    }
+}
+
+impl Executor for Toy {
+    fn vocab(&self) -> usize {
+        VOCAB
+    }
+
+    fn max_positions(&self) -> usize {
+        self.max_positions
+    }
+
+    fn shape(&self) -> ExecutorShape {
+        self.shape
+    }
+
+    fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {
+        self.n_passes += 1;
+        assert!(batch.n_rows() <= self.shape.max_rows && batch.want.len() <= self.shape.max_want);
+        let cell = |blocks: &[u32], at: usize| blocks[at / BLOCK] as usize * BLOCK + at % BLOCK;
+        let mut next_row = 0;
+        for span in &batch.spans {
+            assert_eq!(span.rows.start, next_row, "spans cover every row once, in order");
+            next_row = span.rows.end;
+            for (at, row) in (span.start..).zip(span.rows.clone()) {
+                self.cells[cell(&span.blocks, at)] = (batch.tokens[row], at);
+            }
+        }
+        assert_eq!(next_row, batch.n_rows());
+        assert!(batch.want.is_sorted());
+        logits.clear();
+        for &row in &batch.want {
+            let row = row as usize;
+            let span = batch.spans.iter().find(|span| span.rows.contains(&row)).unwrap();
+            let n_visible = span.start + (row - span.rows.start) + 1;
+            let visible = (0..n_visible).map(|at| (at, self.cells[cell(&span.blocks, at)]));
+            let hash = visible.fold(1, |hash, (at, (token, stored_at))| {
+                let wrong = u64::from(stored_at != at) << 40;
+                mix(hash ^ u64::from(token) ^ wrong)
+            });
+            logits.extend((0..VOCAB as u64).map(|id| (mix(hash ^ id) >> 50) as f32 / 2048.0 - 4.0));
+        }
+        match self.accident.filter(|(pass, _)| *pass == self.n_passes) {
+            None => Ok(()),
+            Some((_, Accident::DeviceError)) => Err(DeviceError("unplugged".into())),
+            Some((_, Accident::NotANumber)) => {
+                logits[..VOCAB].fill(f32::NAN);
+                Ok(())
+            }
+            Some((_, Accident::OutOfBounds)) => {
+                logits.truncate(1);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 31)).wrapping_mul(0x7fb5_d329_728e_a185);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x81da_def4_bc2d_d44d);
+    x ^ (x >> 33)
+}
+
+/// A request without its sink.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub prompt: Vec<TokenId>,
+    pub max_tokens: usize,
+    pub sampling: Sampling,
+    pub stop_tokens: Vec<TokenId>,
+    pub logprobs: Option<usize>,
+    pub small_steps: Option<SmallSteps>,
+}
+
+impl Ask {
+    pub fn greedy(prompt: &[TokenId], max_tokens: usize) -> Ask {
+        Ask {
+            prompt: prompt.to_vec(),
+            max_tokens,
+            sampling: Sampling::default(),
+            stop_tokens: vec![],
+            logprobs: None,
+            small_steps: None,
+        }
+    }
+
+    pub fn request(&self) -> (Request, Answer) {
+        let (sink, answer) = answer();
+        let constraint = self.small_steps.map(|steps| Box::new(steps) as Box<dyn Constraint>);
+        let request = Request {
+            prompt: self.prompt.clone(),
+            max_tokens: self.max_tokens,
+            sampling: self.sampling.clone(),
+            stop_tokens: self.stop_tokens.clone(),
+            logprobs: self.logprobs,
+            constraint,
+            sink: Box::new(sink),
+        };
+        (request, answer)
+    }
+}
+
+/// A grammar: every token is at most 5 above the last one, counting round.
+#[derive(Clone, Copy, Debug)]
+pub struct SmallSteps {
+    pub last: TokenId,
+}
+
+impl Constraint for SmallSteps {
+    fn mask(&mut self, logits: &mut [f32]) {
+        let n = logits.len() as TokenId;
+        for (id, logit) in (0..n).zip(logits) {
+            if (id + n - self.last) % n > 5 {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+    }
+
+    fn push(&mut self, token: TokenId) {
+        self.last = token;
+    }
+}
+
+/// How an answer ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    Done(StopReason, Usage),
+    Failed(String),
+    Nothing,
+}
+
+/// All events of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub tokens: Vec<TokenId>,
+    pub logprobs: Vec<Option<TokenLogprob>>,
+    pub cached: Option<usize>,
+    pub progress: Vec<usize>,
+    pub end: End,
+}
+
+impl Outcome {
+    /// What must not depend on how the work was done.
+    pub fn said(&self) -> (&[TokenId], &[Option<TokenLogprob>], Option<StopReason>) {
+        let reason = match self.end {
+            End::Done(reason, _) => Some(reason),
+            _ => None,
+        };
+        (&self.tokens, &self.logprobs, reason)
+    }
+}
+
+/// Reads an answer to its end, and checks that its events come in order.
+pub fn outcome(answer: Answer) -> Outcome {
+    let mut out = Outcome {
+        tokens: vec![],
+        logprobs: vec![],
+        cached: None,
+        progress: vec![],
+        end: End::Nothing,
+    };
+    for event in answer {
+        assert_eq!(out.end, End::Nothing, "nothing follows the end");
+        match event {
+            Event::Started { cached_tokens } => {
+                assert_eq!(out.cached.replace(cached_tokens), None, "starts once");
+            }
+            Event::Progress { done, total } => {
+                assert!(out.cached.is_some() && out.tokens.is_empty() && done <= total);
+                out.progress.push(done);
+            }
+            Event::Token { id, logprob } => {
+                out.tokens.push(id);
+                out.logprobs.push(logprob);
+            }
+            Event::Done { reason, usage } => out.end = End::Done(reason, usage),
+            Event::Failed(message) => out.end = End::Failed(message),
+        }
+    }
+    out
+}
+
+pub fn limits(rows: usize, seqs: usize, context: usize) -> Limits {
+    Limits { rows, seqs, queue: 1000, context }
+}
+
+pub fn engine(toy: Toy, limits: Limits) -> Engine {
+    Engine::new(Box::new(toy), limits, Box::new(|| Duration::ZERO))
+}
+
+/// Submits at time zero.
+pub fn submit(engine: &mut Engine, ask: &Ask) -> Answer {
+    let (request, answer) = ask.request();
+    engine.bounds().check(&request).unwrap();
+    engine.submit(request, Duration::ZERO);
+    answer
+}
+
+/// Steps until idle, checking the books after every step. Returns the number of steps.
+pub fn run(engine: &mut Engine) -> usize {
+    for n_steps in 0..100_000 {
+        if engine.is_idle() {
+            assert_books_balance(engine);
+            return n_steps;
+        }
+        engine.step();
+        assert_eq!(engine.faults(), None);
+    }
+    panic!("the engine never gets done");
+}
+
+/// Nothing is held when nothing runs.
+pub fn assert_books_balance(engine: &Engine) {
+    let blocks = engine.stats().blocks;
+    assert_eq!(engine.faults(), None);
+    assert_eq!(blocks.free + blocks.cached, engine.bounds().blocks);
+    assert_eq!(blocks.held, 0);
+}
+
+/// The answer on an engine that nobody else uses and that has seen nothing.
+pub fn alone(ask: &Ask, n_blocks: usize, context: usize) -> Outcome {
+    let mut engine = engine(Toy::new(n_blocks), limits(512, 1, context));
+    let answer = submit(&mut engine, ask);
+    run(&mut engine);
+    outcome(answer)
+}

@@ -1,0 +1,117 @@
+//! The engine's promise: nothing but the request decides what an answer says.
+//!
+//! On a toy model whose logits hash what a row can see; real models have their own test.
+
+mod common;
+
+use common::*;
+use hearth_engine::{Answer, Sampling, Xtc};
+use proptest::prelude::*;
+
+/// What happens to an engine, in order.
+#[derive(Clone, Debug)]
+enum Happening {
+    Arrival(Ask),
+    /// Whoever listens to the arrival of this number, counting round, leaves.
+    Departure(usize),
+    Steps(usize),
+}
+
+fn prompts() -> impl Strategy<Value = Vec<u32>> {
+    // Few distinct beginnings of whole and broken blocks, so that prefixes are shared.
+    let starts = (0..3u32, prop::sample::select(vec![0usize, 5, 32, 40, 64, 96]));
+    (starts, prop::collection::vec(0..VOCAB as u32, 1..45)).prop_map(|((salt, n), tail)| {
+        let start = (0..n as u32).map(|i| (i * 7 + i / 5 + salt) % VOCAB as u32);
+        start.chain(tail).collect()
+    })
+}
+
+fn samplings() -> impl Strategy<Value = Sampling> {
+    let warm = |seed| Sampling { temperature: 0.8, seed, ..Sampling::default() };
+    let xtc = Some(Xtc { probability: 0.5, threshold: 0.1 });
+    prop_oneof![
+        Just(Sampling::default()),
+        (0..4u64).prop_map(warm),
+        (0..4u64).prop_map(move |seed| Sampling {
+            top_k: 9,
+            top_p: 0.9,
+            min_p: 0.02,
+            xtc,
+            ..warm(seed)
+        }),
+        (0..4u64).prop_map(move |seed| Sampling {
+            repetition_penalty: 1.2,
+            repetition_window: Some(20),
+            presence_penalty: 0.3,
+            frequency_penalty: 0.2,
+            logit_bias: vec![(3, -2.0), (5, 1.0)],
+            ..warm(seed)
+        }),
+    ]
+}
+
+fn asks() -> impl Strategy<Value = Ask> {
+    let stops = prop::collection::vec(0..VOCAB as u32, 0..2);
+    let logprobs = prop::option::of(0..4usize);
+    let steps = prop::option::weighted(0.2, Just(SmallSteps { last: 0 }));
+    let max_tokens = prop_oneof![3 => 0..80usize, 1 => Just(100_000)];
+    (prompts(), max_tokens, samplings(), stops, (logprobs, steps)).prop_map(
+        |(prompt, max_tokens, sampling, stop_tokens, (logprobs, small_steps))| Ask {
+            prompt,
+            max_tokens,
+            sampling,
+            stop_tokens,
+            logprobs,
+            small_steps,
+        },
+    )
+}
+
+fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+    let one = prop_oneof![
+        4 => asks().prop_map(Happening::Arrival),
+        1 => (0..20usize).prop_map(Happening::Departure),
+        3 => (1..12usize).prop_map(Happening::Steps),
+    ];
+    prop::collection::vec(one, 1..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_answer_is_that_of_the_request_alone(
+        happenings in happenings(),
+        rows in prop::sample::select(vec![1usize, 3, 8, 31, 64, 512]),
+        seqs in 1..9usize,
+        n_blocks in prop::sample::select(vec![5usize, 7, 12, 40]),
+    ) {
+        let context = 230;
+        let mut engine = engine(Toy::new(n_blocks), limits(rows, seqs, context));
+        let mut listeners: Vec<(Ask, Option<Answer>)> = Vec::new();
+        for happening in happenings {
+            match happening {
+                Happening::Arrival(ask) => {
+                    let answer = submit(&mut engine, &ask);
+                    listeners.push((ask, Some(answer)));
+                }
+                Happening::Departure(_) if listeners.is_empty() => {}
+                Happening::Departure(which) => {
+                    let which = which % listeners.len();
+                    listeners[which].1 = None;
+                }
+                Happening::Steps(n) => for _ in 0..n {
+                    engine.step();
+                    prop_assert_eq!(engine.faults(), None);
+                },
+            }
+        }
+        run(&mut engine);
+        for (ask, answer) in listeners {
+            let Some(answer) = answer else { continue };
+            let expected = alone(&ask, n_blocks, context);
+            let found = outcome(answer);
+            prop_assert_eq!(found.said(), expected.said(), "{:?}", ask);
+        }
+    }
+}

@@ -4,17 +4,43 @@
 //! It turns all of that into the terms of the rest of the program: Hugging Face names, a Hugging
 //! Face config and tokenizer files. It does not multiply anything: packed tensors stay packed.
 
+mod arch;
 pub mod blocks;
+mod config;
+pub mod metadata;
+mod names;
+pub mod reader;
+mod split;
 
 use std::path::Path;
 
-use crate::{Checkpoint, Error};
+use crate::{Checkpoint, Error, Format, TextFiles, checkpoint::Parts};
+
+use self::{arch::Arch, config::Hyper, reader::File};
 
 /// Opens a GGUF file; of a split one, the first part.
 pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
-    Err(Error::Unsupported {
-        file: path.to_owned(),
-        what: "reading GGUF".into(),
-        advice: "use a folder of safetensors".into(),
-    })
+    understand(path, split::read(path)?)
+}
+
+/// The model that a whole GGUF file holds, without a file system: what [`Checkpoint::open`] does
+/// after mapping. `path` is only named in errors.
+pub fn from_bytes(path: &Path, bytes: bytes::Bytes) -> Result<Checkpoint, Error> {
+    understand(path, reader::parse(path, bytes)?)
+}
+
+fn understand(path: &Path, file: File) -> Result<Checkpoint, Error> {
+    let metadata = &file.metadata;
+    let hyper = Hyper { metadata, arch: Arch::of(metadata)? };
+    let (tensors, factors) = names::translate(hyper.arch, hyper.n_layers()?, file.tensors)?;
+    let config = config::config(&hyper, &tensors, &factors)?;
+    Ok(Checkpoint::from_parts(Parts {
+        path: path.to_owned(),
+        format: Format::Gguf,
+        config,
+        generation_config: Some(config::generation_config(metadata, &[])?),
+        text: TextFiles::default(),
+        tensors,
+        warnings: Vec::new(),
+    }))
 }

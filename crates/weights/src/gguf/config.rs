@@ -1,0 +1,377 @@
+//! Writes the Hugging Face config.json and generation_config.json that a GGUF file's metadata stands
+//! for.
+//!
+//! Beyond Hugging Face's own keys there are two of ours, for what GGUF does to a model:
+//! - `rope_interleaved: true`: the rows of q and k lie in rotary pairs side by side.
+//! - `rope_scaling: {"rope_type": "explicit", "factors": […]}`: divide the frequency of pair `i` by
+//!   `factors[i]`. GGUF stores the outcome of Llama 3's rule only; where the rule's usual parameters
+//!   explain the factors, they are named instead (`rope_type: llama3`).
+//!
+//! The tokenizer is not here.
+
+use serde_json::{Map, Number, Value as Json, json};
+
+use super::{
+    arch::{Arch, Gains, RopeRows},
+    metadata::{Metadata, Value},
+    names::RopeFactors,
+};
+use crate::{Error, Tensor};
+
+/// Layers a file may claim; the deepest real models have a few hundred.
+const MAX_LAYERS: u64 = 10_000;
+
+/// The hyperparameters of one architecture in one file.
+pub(super) struct Hyper<'a> {
+    /// The file's metadata.
+    pub(super) metadata: &'a Metadata,
+    /// Its architecture.
+    pub(super) arch: &'a Arch,
+}
+
+impl Hyper<'_> {
+    fn key(&self, key: &str) -> String {
+        format!("{}.{key}", self.arch.name)
+    }
+
+    fn unsigned(&self, key: &str) -> Result<Option<u64>, Error> {
+        self.metadata.unsigned(&self.key(key))
+    }
+
+    fn f32(&self, key: &str) -> Result<Option<f32>, Error> {
+        self.metadata.f32(&self.key(key))
+    }
+
+    fn required(&self, key: &str) -> Result<u64, Error> {
+        let found = self.unsigned(key)?.filter(|&n| n > 0);
+        found.ok_or_else(|| self.metadata.missing(&self.key(key), "a number above zero"))
+    }
+
+    /// A number that may differ from layer to layer: one where all are equal, else a list.
+    fn per_layer(&self, key: &str) -> Result<Option<Json>, Error> {
+        let key = self.key(key);
+        let Some(Value::Array(_)) = self.metadata.get(&key) else {
+            return Ok(self.metadata.unsigned(&key)?.map(Json::from));
+        };
+        let Some(array) = self.metadata.numbers(&key)? else { return Ok(None) };
+        let all: Option<Vec<u64>> = array.numbers().map(|value| value.as_unsigned()).collect();
+        let all = all.ok_or_else(|| self.metadata.missing(&key, "whole numbers"))?;
+        Ok(match all.first() {
+            Some(first) if all.iter().all(|n| n == first) => Some(Json::from(*first)),
+            Some(_) => Some(Json::from(all)),
+            None => None,
+        })
+    }
+
+    /// How many layers there are.
+    pub(super) fn n_layers(&self) -> Result<usize, Error> {
+        let n = self.required("block_count")?;
+        if n > MAX_LAYERS {
+            let expected = format!("at most {MAX_LAYERS} layers");
+            return Err(self.metadata.bad(&self.key("block_count"), &expected, n.to_string()));
+        }
+        Ok(n as usize)
+    }
+}
+
+/// The config.json of a model with these tensors, which carry Hugging Face names already.
+pub(super) fn config(
+    hyper: &Hyper,
+    tensors: &[Tensor],
+    factors: &RopeFactors,
+) -> Result<Json, Error> {
+    let arch = hyper.arch;
+    let mut out = Map::new();
+    out.insert("architectures".into(), json!([arch.class]));
+    out.insert("model_type".into(), json!(arch.model_type));
+    sizes(hyper, tensors, &mut out)?;
+    if arch.model_type == "bert" {
+        encoder(hyper, &mut out)?;
+        return Ok(Json::Object(out));
+    }
+    decoder(hyper, tensors, &mut out)?;
+    experts(hyper, &mut out)?;
+    if arch.gains == Gains::OneMore {
+        gemma(hyper, &mut out)?;
+    }
+    if let Some(scaling) = rope_scaling(hyper, factors, &mut out)? {
+        out.insert("rope_scaling".into(), scaling);
+    }
+    if arch.rope == RopeRows::Interleaved {
+        out.insert("rope_interleaved".into(), json!(true));
+    }
+    Ok(Json::Object(out))
+}
+
+fn sizes(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Result<(), Error> {
+    let heads = hyper.per_layer("attention.head_count")?;
+    let heads = heads.ok_or_else(|| {
+        hyper.metadata.missing(&hyper.key("attention.head_count"), "a number above zero")
+    })?;
+    out.insert("hidden_size".into(), json!(hyper.required("embedding_length")?));
+    if let Some(width) = hyper.per_layer("feed_forward_length")? {
+        out.insert("intermediate_size".into(), width);
+    }
+    out.insert("num_hidden_layers".into(), json!(hyper.n_layers()?));
+    out.insert("num_attention_heads".into(), heads);
+    out.insert("vocab_size".into(), json!(vocab_size(hyper, tensors)?));
+    let context = hyper.unsigned("context_length")?.unwrap_or(2048);
+    out.insert("max_position_embeddings".into(), json!(context));
+    for (theirs, ours) in [("bos_token_id", "bos"), ("eos_token_id", "eos")] {
+        if let Some(id) = hyper.metadata.unsigned(&format!("tokenizer.ggml.{ours}_token_id"))? {
+            out.insert(theirs.into(), json!(id));
+        }
+    }
+    Ok(())
+}
+
+/// As many as there are rows of the embedding; they equal the tokens, except in broken files.
+fn vocab_size(hyper: &Hyper, tensors: &[Tensor]) -> Result<u64, Error> {
+    let embedding = tensors.iter().find(|tensor| {
+        ["model.embed_tokens.weight", "embeddings.word_embeddings.weight"]
+            .contains(&tensor.name.as_str())
+    });
+    if let Some(&rows) = embedding.and_then(|tensor| tensor.shape.first()) {
+        return Ok(rows as u64);
+    }
+    match hyper.metadata.texts("tokenizer.ggml.tokens")? {
+        Some(tokens) => Ok(tokens.len as u64),
+        None => hyper.required("vocab_size"),
+    }
+}
+
+fn encoder(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+    out.insert("hidden_act".into(), json!("gelu"));
+    if let Some(eps) = hyper.f32("attention.layer_norm_epsilon")? {
+        out.insert("layer_norm_eps".into(), number(eps));
+    }
+    Ok(())
+}
+
+fn decoder(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Result<(), Error> {
+    let has = |name: &str| tensors.iter().any(|tensor| tensor.name == name);
+    let key = hyper.key("attention.head_count");
+    let heads = out["num_attention_heads"].as_u64().filter(|&n| n > 0);
+    let hidden = hyper.required("embedding_length")?;
+    let head_dim = match (hyper.unsigned("attention.key_length")?, heads) {
+        (Some(dim), _) if dim > 0 => dim,
+        (_, Some(heads)) => hidden / heads,
+        _ => return Err(hyper.metadata.missing(&key, "one number for all layers")),
+    };
+    let kv_heads = hyper.per_layer("attention.head_count_kv")?;
+    let kv_heads = kv_heads.unwrap_or_else(|| out["num_attention_heads"].clone());
+    out.insert("num_key_value_heads".into(), kv_heads);
+    out.insert("head_dim".into(), json!(head_dim));
+    let eps = hyper.f32("attention.layer_norm_rms_epsilon")?;
+    let eps_key = hyper.key("attention.layer_norm_rms_epsilon");
+    let eps = eps.ok_or_else(|| hyper.metadata.missing(&eps_key, "a number"))?;
+    out.insert("rms_norm_eps".into(), number(eps));
+    let theta = hyper.f32("rope.freq_base")?.unwrap_or(10_000.0);
+    out.insert("rope_theta".into(), number(theta));
+    if let Some(rotated) = hyper.unsigned("rope.dimension_count")?
+        && rotated < head_dim
+    {
+        let part = rotated as f64 / head_dim as f64;
+        out.insert("partial_rotary_factor".into(), json!(part));
+    }
+    let act = if hyper.arch.gains == Gains::OneMore {
+        ("hidden_activation", "gelu_pytorch_tanh")
+    } else {
+        ("hidden_act", "silu")
+    };
+    out.insert(act.0.into(), json!(act.1));
+    let layer = hyper.arch.layers();
+    let attention_bias = has(&format!("{layer}.0.self_attn.q_proj.bias"));
+    out.insert("attention_bias".into(), json!(attention_bias));
+    out.insert("mlp_bias".into(), json!(has(&format!("{layer}.0.mlp.down_proj.bias"))));
+    out.insert("tie_word_embeddings".into(), json!(!has("lm_head.weight")));
+    for (theirs, ours) in [
+        ("final_logit_softcapping", "final_logit_softcapping"),
+        ("attn_logit_softcapping", "attn_logit_softcapping"),
+    ] {
+        if let Some(cap) = hyper.f32(ours)? {
+            out.insert(theirs.into(), number(cap));
+        }
+    }
+    if let Some(window) = hyper.unsigned("attention.sliding_window")?.filter(|&n| n > 0) {
+        out.insert("sliding_window".into(), json!(window));
+    }
+    Ok(())
+}
+
+/// The keys of a mixture of experts, in the words of the family.
+fn experts(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+    let Some(n) = hyper.unsigned("expert_count")?.filter(|&n| n > 0) else { return Ok(()) };
+    let used = hyper.required("expert_used_count")?;
+    out.insert("num_experts_per_tok".into(), json!(used));
+    if hyper.arch.model_type == "llama" {
+        out.insert("model_type".into(), json!("mixtral"));
+        out.insert("architectures".into(), json!(["MixtralForCausalLM"]));
+        out.insert("num_local_experts".into(), json!(n));
+        return Ok(());
+    }
+    out.insert("num_experts".into(), json!(n));
+    if let Some(width) = hyper.per_layer("expert_feed_forward_length")? {
+        out.insert("moe_intermediate_size".into(), width);
+    }
+    if let Some(width) = hyper.unsigned("expert_shared_feed_forward_length")? {
+        out.insert("shared_expert_intermediate_size".into(), json!(width));
+    }
+    let norm = hyper.metadata.bool(&hyper.key("expert_weights_norm"))?;
+    let norm = norm.unwrap_or(hyper.arch.model_type == "qwen3_moe");
+    out.insert("norm_topk_prob".into(), json!(norm));
+    out.insert("decoder_sparse_step".into(), json!(1));
+    out.insert("mlp_only_layers".into(), json!([]));
+    Ok(())
+}
+
+/// What is fixed in the code of Gemma 3 rather than stored.
+fn gemma(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+    // The largest model alone scales its queries by the width per head.
+    let scalar = match out["num_hidden_layers"].as_u64() {
+        Some(62) => {
+            let heads = out["num_attention_heads"].as_u64().filter(|&n| n > 0).unwrap_or(1);
+            json!(hyper.required("embedding_length")? / heads)
+        }
+        _ => out["head_dim"].clone(),
+    };
+    out.insert("query_pre_attn_scalar".into(), scalar);
+    if out.contains_key("sliding_window") {
+        let pattern = hyper.unsigned("attention.sliding_window_pattern")?.unwrap_or(6);
+        out.insert("sliding_window_pattern".into(), json!(pattern));
+        let local = hyper.f32("rope.freq_base_swa")?.unwrap_or(10_000.0);
+        out.insert("rope_local_base_freq".into(), number(local));
+    } else {
+        out.insert("sliding_window_pattern".into(), json!(1));
+    }
+    Ok(())
+}
+
+fn rope_scaling(
+    hyper: &Hyper,
+    factors: &RopeFactors,
+    out: &mut Map<String, Json>,
+) -> Result<Option<Json>, Error> {
+    let original = hyper.unsigned("rope.scaling.original_context_length")?;
+    if let (Some(long), Some(short)) = (&factors.long, &factors.short) {
+        // Hugging Face keeps the original length beside the scaling for this one type.
+        if let Some(original) = original {
+            out.insert("original_max_position_embeddings".into(), json!(original));
+        }
+        let mut scaling = json!({
+            "rope_type": "longrope",
+            "long_factor": numbers(long),
+            "short_factor": numbers(short),
+        });
+        if let Some(factor) = hyper.f32("rope.scaling.attn_factor")? {
+            scaling["attention_factor"] = number(factor);
+        }
+        return Ok(Some(scaling));
+    }
+    if let Some(freqs) = &factors.freqs {
+        let theta = hyper.f32("rope.freq_base")?.unwrap_or(10_000.0);
+        return Ok(Some(
+            llama3_rule(freqs, theta)
+                .unwrap_or_else(|| json!({"rope_type": "explicit", "factors": numbers(freqs)})),
+        ));
+    }
+    let Some(factor) = hyper.f32("rope.scaling.factor")?.filter(|&f| f != 1.0 && f != 0.0) else {
+        return Ok(None);
+    };
+    let key = hyper.key("rope.scaling.type");
+    let mut scaling = match hyper.metadata.text(&key)?.unwrap_or("linear") {
+        "none" => return Ok(None),
+        ty @ ("linear" | "yarn") => json!({"rope_type": ty, "factor": number(factor)}),
+        other => {
+            return Err(hyper.metadata.bad(&key, "none, linear, yarn or longrope", other.into()));
+        }
+    };
+    if scaling["rope_type"] == "yarn" {
+        if let Some(original) = original {
+            scaling["original_max_position_embeddings"] = json!(original);
+        }
+        for (theirs, ours) in [("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")] {
+            if let Some(x) = hyper.f32(&format!("rope.scaling.{ours}"))? {
+                scaling[theirs] = number(x);
+            }
+        }
+    }
+    Ok(Some(scaling))
+}
+
+/// The parameters of Llama 3's rule that give these factors, if the usual ones do: every converter
+/// uses 1 and 4 for the bounds, and a power of two for the original context.
+fn llama3_rule(factors: &[f32], theta: f32) -> Option<Json> {
+    const LOW: f64 = 1.0;
+    const HIGH: f64 = 4.0;
+    let factor = f64::from(*factors.last()?);
+    if factor <= 1.0 {
+        return None;
+    }
+    let rule = |pair: usize, original: f64| {
+        let frequency = f64::from(theta).powf(-(pair as f64) / factors.len() as f64);
+        let turns = original * frequency / std::f64::consts::TAU;
+        let smooth = ((turns - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
+        1.0 / ((1.0 - smooth) / factor + smooth)
+    };
+    let explains = |original: f64| {
+        factors.iter().enumerate().all(|(pair, &stored)| {
+            let stored = f64::from(stored);
+            (rule(pair, original) - stored).abs() <= 1e-4 * stored.abs()
+        })
+    };
+    let original = (10..=20).map(|bits| 1u32 << bits).find(|&n| explains(f64::from(n)))?;
+    Some(json!({
+        "rope_type": "llama3",
+        "factor": factor,
+        "low_freq_factor": LOW,
+        "high_freq_factor": HIGH,
+        "original_max_position_embeddings": original,
+    }))
+}
+
+/// The generation_config.json of a file: what ends a text, and how its authors sample.
+pub(super) fn generation_config(metadata: &Metadata, stops: &[u64]) -> Result<Json, Error> {
+    let mut out = Map::new();
+    for (theirs, ours) in [("bos_token_id", "bos"), ("pad_token_id", "padding")] {
+        if let Some(id) = metadata.unsigned(&format!("tokenizer.ggml.{ours}_token_id"))? {
+            out.insert(theirs.into(), json!(id));
+        }
+    }
+    match stops {
+        [] => {}
+        [id] => {
+            out.insert("eos_token_id".into(), json!(id));
+        }
+        ids => {
+            out.insert("eos_token_id".into(), json!(ids));
+        }
+    }
+    for (theirs, ours) in [
+        ("temperature", "temp"),
+        ("top_p", "top_p"),
+        ("min_p", "min_p"),
+        ("repetition_penalty", "penalty_repeat"),
+    ] {
+        if let Some(x) = metadata.f32(&format!("general.sampling.{ours}"))? {
+            out.insert(theirs.into(), number(x));
+        }
+    }
+    if let Some(k) = metadata.unsigned("general.sampling.top_k")? {
+        out.insert("top_k".into(), json!(k));
+    }
+    if let Some(temperature) = out.get("temperature").and_then(Json::as_f64) {
+        out.insert("do_sample".into(), json!(temperature > 0.0));
+    }
+    Ok(Json::Object(out))
+}
+
+/// `x` with as few digits as name it among single-precision numbers: 1e-5, not 9.99999974e-6.
+fn number(x: f32) -> Json {
+    let short: f64 = x.to_string().parse().unwrap_or(f64::from(x));
+    Number::from_f64(short).map_or(Json::Null, Json::Number)
+}
+
+fn numbers(values: &[f32]) -> Json {
+    values.iter().map(|&x| number(x)).collect()
+}

@@ -1,0 +1,97 @@
+//! Turns the tensors of a GGUF file into those of a Hugging Face model: other names, and, where the
+//! converter changed them, other numbers.
+//!
+//! Rotary permutations are left in place; the config says so (`rope_interleaved`).
+
+use crate::{Dtype, Error, Tensor};
+
+use super::arch::{Arch, Gains};
+
+/// RoPE factors, which the file stores as tensors and Hugging Face in the config.
+#[derive(Debug, Default)]
+pub(super) struct RopeFactors {
+    /// `rope_freqs`: divisors of all frequencies.
+    pub(super) freqs: Option<Vec<f32>>,
+    /// `rope_factors_long`.
+    pub(super) long: Option<Vec<f32>>,
+    /// `rope_factors_short`.
+    pub(super) short: Option<Vec<f32>>,
+}
+
+/// Renames `tensors`, and takes the RoPE factors out of them.
+pub(super) fn translate(
+    arch: &Arch,
+    n_layers: usize,
+    tensors: Vec<Tensor>,
+) -> Result<(Vec<Tensor>, RopeFactors), Error> {
+    let mut factors = RopeFactors::default();
+    let mut out = Vec::new();
+    for tensor in tensors {
+        match tensor.name.as_str() {
+            "rope_freqs.weight" => factors.freqs = Some(numbers(&tensor)?),
+            "rope_factors_long.weight" => factors.long = Some(numbers(&tensor)?),
+            "rope_factors_short.weight" => factors.short = Some(numbers(&tensor)?),
+            _ => out.push(rename(arch, n_layers, tensor)?),
+        }
+    }
+    Ok((out, factors))
+}
+
+fn rename(arch: &Arch, n_layers: usize, tensor: Tensor) -> Result<Tensor, Error> {
+    let Some(name) = name(arch, n_layers, &tensor.name) else {
+        return Err(Error::Unsupported {
+            file: tensor.file.to_path_buf(),
+            what: format!("tensor {} in a {} of {n_layers} layers", tensor.name, arch.name),
+            advice: "it would have to be ignored, and the answers would be wrong".into(),
+        });
+    };
+    let mut tensor = match arch.gains {
+        Gains::OneMore if tensor.name.ends_with("_norm.weight") => less_one(&tensor)?,
+        _ => tensor,
+    };
+    if tensor.name.ends_with(".ffn_gate_inp_shexp.weight") && tensor.shape.len() == 1 {
+        tensor.shape.insert(0, 1);
+    }
+    Ok(Tensor { name, ..tensor })
+}
+
+/// The Hugging Face name of a tensor; `None` where the architecture has no such tensor.
+fn name(arch: &Arch, n_layers: usize, name: &str) -> Option<String> {
+    let (module, kind) = name.rsplit_once('.')?;
+    if !matches!(kind, "weight" | "bias") {
+        return None;
+    }
+    let Some(rest) = module.strip_prefix("blk.") else {
+        return arch.model_module(module).map(|module| format!("{module}.{kind}"));
+    };
+    let (digits, module) = rest.split_once('.')?;
+    let layer: usize = digits.parse().ok()?;
+    // `+1` and `01` are numbers too, but not names that the converter writes.
+    if layer >= n_layers || layer.to_string() != digits {
+        return None;
+    }
+    let module = arch.layer_module(module)?;
+    Some(format!("{}.{layer}.{module}.{kind}", arch.layers()))
+}
+
+/// A norm's gain as Hugging Face stores it.
+fn less_one(tensor: &Tensor) -> Result<Tensor, Error> {
+    let gains: Vec<f32> = numbers(tensor)?.iter().map(|gain| gain - 1.0).collect();
+    let file = tensor.file.clone();
+    Ok(Tensor { file, ..Tensor::from_f32(tensor.name.as_str(), &tensor.shape, &gains) })
+}
+
+/// The numbers of a vector that the loader itself has to know.
+fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Error> {
+    let Dtype::Float(float) = tensor.dtype else {
+        return Err(Error::BadTensor {
+            file: tensor.file.to_path_buf(),
+            tensor: tensor.name.clone(),
+            expected: "F32, F16 or BF16".into(),
+            found: tensor.describe(),
+        });
+    };
+    let mut values = vec![0.0; tensor.data.len() / float.n_bytes()];
+    float.read(&tensor.data, &mut values);
+    Ok(values)
+}

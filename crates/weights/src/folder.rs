@@ -105,6 +105,12 @@ fn shards(dir: &Path, files: &[String], warnings: &mut Vec<String>) -> Result<Ve
         .collect();
     let index = dir.join(INDEX);
     let Some(json) = read_json(&index)? else {
+        if let Some((name, missing)) = present.iter().find_map(|name| {
+            let missing = siblings(name).find(|name| !present.contains(name.as_str()))?;
+            Some((name, missing))
+        }) {
+            return Err(Error::MissingFile { file: dir.join(missing), listed_in: dir.join(name) });
+        }
         return Ok(present.iter().map(|name| dir.join(name)).collect());
     };
     let listed = listed_shards(&index, &json)?;
@@ -127,6 +133,20 @@ fn shards(dir: &Path, files: &[String], warnings: &mut Vec<String>) -> Result<Ve
     }
     // Draft heads lie beside the model and are no part of it.
     Ok(listed.iter().filter(|name| !name.starts_with("mtp")).map(|name| dir.join(name)).collect())
+}
+
+/// The names of all shards, by the name of one: `model-00001-of-00003.safetensors`.
+fn siblings(name: &str) -> impl Iterator<Item = String> {
+    let parts = name.strip_suffix(".safetensors").and_then(|stem| {
+        let (stem, n) = stem.rsplit_once("-of-")?;
+        let (stem, _) = stem.rsplit_once('-')?;
+        let count: usize = n.parse().ok()?;
+        Some((stem.to_owned(), n.to_owned(), count))
+    });
+    parts.into_iter().flat_map(|(stem, n, count)| {
+        let width = n.len();
+        (1..=count).map(move |i| format!("{stem}-{i:0width$}-of-{n}.safetensors"))
+    })
 }
 
 fn listed_shards<'a>(index: &Path, json: &'a Value) -> Result<BTreeSet<&'a str>, Error> {

@@ -16,6 +16,7 @@ mod mmap;
 mod modules;
 mod packing;
 mod quantization;
+pub mod quantize;
 pub mod safetensors;
 mod scheme;
 mod tensor;

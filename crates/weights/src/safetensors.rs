@@ -1,5 +1,5 @@
-//! Reads one safetensors file. The file is not trusted: whatever its bytes, the answer is tensors
-//! that lie inside it, or an error that names the file and the tensor.
+//! Reads one safetensors file, and writes the header of one. A file is not trusted: whatever its
+//! bytes, the answer is tensors that lie inside it, or an error that names the file and the tensor.
 //!
 //! It knows nothing of shards, packings or models.
 
@@ -10,6 +10,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, Visitor},
 };
+use serde_json::{Map, Value, json};
 
 use crate::{Dtype, Error, Float, Tensor};
 
@@ -140,6 +141,45 @@ impl<'de> Deserialize<'de> for Header {
         }
         deserializer.deserialize_map(Entries)
     }
+}
+
+/// An array of a file to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its name.
+    pub name: String,
+    /// Its type, one that the format has.
+    pub dtype: Dtype,
+    /// Its sizes, slowest axis first.
+    pub shape: Vec<usize>,
+}
+
+impl Slot {
+    /// Bytes of the array.
+    pub fn n_bytes(&self) -> usize {
+        self.dtype.n_bytes(&self.shape).expect("a slot describes an array that exists")
+    }
+}
+
+/// What a file of these arrays starts with; their bytes follow in the same order.
+pub fn header(slots: &[Slot]) -> Vec<u8> {
+    const ALIGN: usize = 8;
+    let mut map = Map::new();
+    map.insert("__metadata__".into(), json!({"format": "mlx"}));
+    let mut end = 0;
+    for slot in slots {
+        let begin = end;
+        end += slot.n_bytes();
+        let dtype = match slot.dtype {
+            Dtype::Gguf(_) | Dtype::Other { .. } => panic!("{} has no safetensors type", slot.name),
+            dtype => dtype.to_string(),
+        };
+        let entry = json!({"dtype": dtype, "shape": slot.shape, "data_offsets": [begin, end]});
+        map.insert(slot.name.clone(), entry);
+    }
+    let mut json = Value::Object(map).to_string().into_bytes();
+    json.resize(json.len().next_multiple_of(ALIGN), b' ');
+    [&(json.len() as u64).to_le_bytes()[..], &json].concat()
 }
 
 fn dtype(name: &str) -> Option<Dtype> {

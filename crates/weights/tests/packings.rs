@@ -1,0 +1,204 @@
+//! Every packing means what MLX, torch and transformers say it means, and the quantisers make what
+//! MLX makes. The expected values come from tools/goldens/{mlx_packings,torch_floats}.py.
+
+use std::path::PathBuf;
+
+use half::{bf16, f16};
+use hearth_weights::{
+    Checkpoint, Dtype, Float, Matrix, Packing, Scheme, Tensor, quantize::quantize, safetensors,
+};
+use serde_json::json;
+
+const ROWS: usize = 5;
+const COLS: usize = 128;
+
+fn fixture(name: &str) -> Vec<Tensor> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/packings").join(name);
+    let bytes = std::fs::read(&path).unwrap();
+    safetensors::parse(&path, bytes.into()).unwrap()
+}
+
+fn find<'a>(tensors: &'a [Tensor], name: &str) -> &'a Tensor {
+    tensors.iter().find(|tensor| tensor.name == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn round(float: Float, value: f32) -> f32 {
+    match float {
+        Float::F32 => value,
+        Float::F16 => f16::from_f32(value).to_f32(),
+        Float::Bf16 => bf16::from_f32(value).to_f32(),
+    }
+}
+
+fn values(tensor: &Tensor) -> Vec<f32> {
+    let Dtype::Float(float) = tensor.dtype else { panic!("{} is {}", tensor.name, tensor.dtype) };
+    let checkpoint = Checkpoint::from_tensors(json!({}), vec![tensor.clone()]);
+    checkpoint.vector(&tensor.name, tensor.data.len() / float.n_bytes()).unwrap()
+}
+
+fn dequantize(matrix: &Matrix) -> Vec<f32> {
+    let mut out = vec![0.0; matrix.rows * matrix.cols];
+    for (row, out) in out.chunks_mut(matrix.cols).enumerate() {
+        matrix.dequantize_row(row, out);
+    }
+    out
+}
+
+const FLOATS: [(&str, Float); 3] =
+    [("f32", Float::F32), ("f16", Float::F16), ("bf16", Float::Bf16)];
+
+/// The affine schemes, by their names in the fixtures.
+fn affine() -> Vec<(String, Scheme)> {
+    [2, 3, 4, 5, 6, 8]
+        .into_iter()
+        .flat_map(|bits| [32, 64, 128].map(|group| (bits, group)))
+        .map(|(bits, group)| (format!("affine.{bits}.{group}"), Scheme::Affine { bits, group }))
+        .collect()
+}
+
+/// The others.
+fn small_floats() -> Vec<(String, Scheme)> {
+    [("mxfp4", Scheme::Mxfp4), ("mxfp8", Scheme::Mxfp8), ("nvfp4", Scheme::Nvfp4)]
+        .map(|(name, scheme)| (name.to_owned(), scheme))
+        .into()
+}
+
+/// Calls `check` with each scheme's full name, for each type of source.
+fn each(schemes: Vec<(String, Scheme)>, check: impl Fn(&str, Scheme, (&str, Float))) {
+    for (name, scheme) in schemes {
+        for (suffix, float) in FLOATS {
+            check(&format!("{name}.{suffix}"), scheme, (suffix, float));
+        }
+    }
+}
+
+fn matrix(tensors: &[Tensor], name: &str, packing: Packing) -> Matrix {
+    let part = |part: &str| find(tensors, &format!("{name}.{part}")).data.clone();
+    Matrix {
+        name: name.to_owned(),
+        rows: ROWS,
+        cols: COLS,
+        packing,
+        data: part("weight"),
+        scales: part("scales"),
+        biases: match packing {
+            Packing::Affine { .. } => part("biases"),
+            _ => Default::default(),
+        },
+    }
+}
+
+#[test]
+fn affine_rows_are_those_of_mlx() {
+    let tensors = fixture("affine.safetensors");
+    each(affine(), |name, scheme, (_, float)| {
+        let matrix = matrix(&tensors, name, scheme.packing(float));
+        let expected = values(find(&tensors, &format!("{name}.dequantized")));
+        // MLX rounds the product and the sum to the type of the scales. The product alone is what a
+        // matrix without biases gives, so both roundings can be repeated here.
+        let zeros = vec![0; matrix.biases.len()];
+        let products = dequantize(&Matrix { biases: zeros.into(), ..matrix.clone() });
+        let biases = values(find(&tensors, &format!("{name}.biases")));
+        let twice: Vec<f32> = products
+            .iter()
+            .enumerate()
+            .map(|(i, &product)| round(float, round(float, product) + biases[i / scheme.group()]))
+            .collect();
+        assert_eq!(twice, expected, "{name}");
+        for ((ours, &product), mlx) in dequantize(&matrix).into_iter().zip(&products).zip(expected)
+        {
+            let ulp = match float {
+                Float::F32 => 0.0,
+                Float::F16 => 2f32.powi(-11),
+                Float::Bf16 => 2f32.powi(-8),
+            };
+            let bound = (product.abs() + mlx.abs()) * ulp + if ulp > 0.0 { 6e-8 } else { 0.0 };
+            assert!((ours - mlx).abs() <= bound, "{name}: {ours} {mlx}");
+        }
+    });
+}
+
+#[test]
+fn small_float_rows_are_those_of_mlx() {
+    let tensors = fixture("fp.safetensors");
+    each(small_floats(), |name, scheme, (_, float)| {
+        let ours = dequantize(&matrix(&tensors, name, scheme.packing(float)));
+        let rounded: Vec<f32> = ours.iter().map(|&value| round(float, value)).collect();
+        assert_eq!(rounded, values(find(&tensors, &format!("{name}.dequantized"))), "{name}");
+    });
+}
+
+#[test]
+fn the_quantisers_are_those_of_mlx() {
+    for (file, schemes) in [("affine.safetensors", affine()), ("fp.safetensors", small_floats())] {
+        let tensors = fixture(file);
+        each(schemes, |name, scheme, (suffix, float)| {
+            let source = values(find(&tensors, &format!("source.{suffix}")));
+            let packed = quantize(scheme, float, &source);
+            let part = |part: &str| &find(&tensors, &format!("{name}.{part}")).data[..];
+            assert_eq!(packed.scales, part("scales"), "{name} scales");
+            if !packed.biases.is_empty() {
+                assert_eq!(packed.biases, part("biases"), "{name} biases");
+            }
+            assert_eq!(packed.data, part("weight"), "{name} weight");
+        });
+    }
+}
+
+#[test]
+fn floats_are_those_of_torch() {
+    let tensors = fixture("floats.safetensors");
+    let expected = |name: &str| {
+        values(find(&tensors, &format!("{name}.f32"))).iter().map(bits).collect::<Vec<_>>()
+    };
+    for name in ["f16", "bf16"] {
+        let ours: Vec<_> = values(find(&tensors, name)).iter().map(bits).collect();
+        assert_eq!(ours, expected(name), "{name}");
+    }
+    // Every byte there is, in one block whose scale is one.
+    let one = Tensor::from_f32("m.weight_scale", &[], &[1.0]);
+    let all = Tensor { name: "m.weight".into(), ..find(&tensors, "e4m3").clone() };
+    let checkpoint = Checkpoint::from_tensors(json!({}), vec![one, all]);
+    let matrix = checkpoint.matrix("m", 1, 256).unwrap();
+    assert_eq!(dequantize(&matrix).iter().map(bits).collect::<Vec<_>>(), expected("e4m3"));
+}
+
+/// A float's bits, all NaNs being one.
+fn bits(value: &f32) -> u32 {
+    if value.is_nan() { f32::NAN.to_bits() } else { value.to_bits() }
+}
+
+#[test]
+fn fp8_weights_with_scales_of_any_shape_are_those_of_torch() {
+    let (rows, cols) = (40, 70);
+    let tensors = fixture("floats.safetensors");
+    let config = json!({"quantization_config":
+        {"quant_method": "fp8", "weight_block_size": [16, 32], "activation_scheme": "dynamic"}});
+    for kind in ["blocks", "blocks_e8m0", "per_row", "per_tensor"] {
+        let parts = tensors.iter().filter_map(|tensor| {
+            let name = tensor.name.strip_prefix(&format!("{kind}."))?;
+            Some(Tensor { name: format!("m.{name}"), ..tensor.clone() })
+        });
+        let checkpoint = Checkpoint::from_tensors(config.clone(), parts.collect());
+        let matrix = checkpoint.matrix("m", rows, cols).unwrap();
+        let expected = values(find(&tensors, &format!("{kind}.expected")));
+        assert_eq!(dequantize(&matrix), expected, "{kind}");
+        for range in [0..0, 16..40, 3..25, 39..40] {
+            let part = dequantize(&matrix.rows_range(range.clone()));
+            assert_eq!(part, expected[range.start * cols..range.end * cols], "{kind} {range:?}");
+        }
+    }
+}
+
+#[test]
+fn a_range_of_rows_is_a_matrix_of_those_rows() {
+    for (file, schemes) in [("affine.safetensors", affine()), ("fp.safetensors", small_floats())] {
+        let tensors = fixture(file);
+        each(schemes, |name, scheme, (_, float)| {
+            let matrix = matrix(&tensors, name, scheme.packing(float));
+            let part = matrix.rows_range(2..4);
+            assert_eq!(dequantize(&part), dequantize(&matrix)[2 * COLS..4 * COLS], "{name}");
+            assert_eq!(part.n_bytes() * ROWS, matrix.n_bytes() * 2, "{name}");
+        });
+    }
+}

@@ -1,1 +1,18 @@
-//! .
+//! Model families as recipes, and the one decoder that cooks them.
+//!
+//! A family file maps `config.json` to a [`ModelSpec`]: plain data, no weights, no device, so it is
+//! tested by comparing text. The forward pass exists once, in [`Decoder`].
+//!
+//! **Invariant:** nothing here names a device, a sequence, a scheduler or a socket.
+
+mod config;
+mod error;
+mod families;
+mod nearest;
+pub mod recipe;
+mod rope;
+mod trunk;
+
+pub use error::Error;
+pub use families::{SUPPORTED, recipe, recipe_for_context};
+pub use recipe::ModelSpec;

@@ -1,0 +1,15 @@
+//! Mistral: llama without any biases, every layer behind the same sliding window if there is one.
+
+use super::*;
+use crate::recipe::Ffn;
+use crate::rope::RopeParams;
+
+pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
+    let trunk = Trunk::read(c)?;
+    let window = c.positions("sliding_window")?;
+    let ffn = trunk.gated(c.need_size("intermediate_size")?);
+    let rope = RopeParams::read(c, "sliding_attention")?.rope(trunk.rope_shape(context))?;
+    let layer = trunk.pre_norm_layer(trunk.attention(window), Ffn::Gated(ffn));
+    let layers = vec![layer; trunk.n_layers];
+    Ok(trunk.spec("mistral", vec![rope], layers))
+}

@@ -1,0 +1,75 @@
+//! One file per model family, one line here.
+//!
+//! A family maps a config to a [`ModelSpec`] and does nothing else: no weights, no device.
+
+// What the family files are written with.
+use backend::{Experts, Gating, NormGain};
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::recipe::{AttentionMixer, Bias, ModelSpec};
+use crate::trunk::{Trunk, View};
+use crate::{Error, nearest};
+
+macro_rules! families {
+    ($($family:ident: $($model_type:literal),+;)+) => {
+        $(mod $family;)+
+
+        /// Every `model_type` this build can run.
+        pub const SUPPORTED: &[&str] = &[$($($model_type),+),+];
+
+        fn cook(
+            model_type: &str,
+            config: &Config,
+            context: Option<usize>,
+        ) -> Result<ModelSpec, Error> {
+            match model_type {
+                $($($model_type)|+ => $family::recipe(config, context),)+
+                other => Err(Error::UnknownFamily {
+                    found: other.chars().take(60).collect(),
+                    nearest: nearest::names(other, SUPPORTED),
+                }),
+            }
+        }
+    };
+}
+
+families! {
+    gemma2: "gemma2";
+    gemma3: "gemma3", "gemma3_text";
+    llama: "llama", "xverse";
+    mistral: "mistral";
+    phi3: "phi3";
+    qwen2: "qwen2";
+    qwen2_moe: "qwen2_moe";
+    qwen3: "qwen3";
+    qwen3_moe: "qwen3_moe";
+}
+
+/// The recipe of a Hugging Face `config.json`, for contexts of up to `max_positions`.
+///
+/// # Errors
+/// An unknown `model_type`, with the nearest known ones; or a key that is missing or cannot be run.
+pub fn recipe(config: &Value) -> Result<ModelSpec, Error> {
+    let config = Config::new(config);
+    cook(config.model_type()?, &config, None)
+}
+
+/// Like [`recipe`], for serving `context` positions at most. It differs for rotations that have a
+/// short and a long form (longrope).
+///
+/// # Errors
+/// As [`recipe`]; also where the rotation cannot reach that far.
+pub fn recipe_for_context(config: &Value, context: usize) -> Result<ModelSpec, Error> {
+    let config = Config::new(config);
+    cook(config.model_type()?, &config, Some(context))
+}
+
+/// `attention_bias`: whether all four projections of attention have biases.
+fn attention_bias(c: &Config) -> Result<Bias, Error> {
+    bias_switch(c, "attention_bias")
+}
+
+fn bias_switch(c: &Config, key: &str) -> Result<Bias, Error> {
+    Ok(if c.is_on(key)? { Bias::Stored } else { Bias::Absent })
+}

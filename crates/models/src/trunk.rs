@@ -1,0 +1,191 @@
+//! What every family reads from its config in the same way: the sizes of the residual stream, of
+//! the heads, and which layers see only a window.
+//!
+//! Not a base class: a family takes the values and builds its own layers from them.
+
+use backend::{Activation, Attention, NormGain, Rope};
+
+use crate::config::{Config, wrong};
+use crate::recipe::{
+    AttentionMixer, Bias, Ffn, GateUp, GatedFfn, Head, Layer, Mixer, Norm, Norms, Qkv,
+};
+use crate::rope::RopeShape;
+use crate::{Error, ModelSpec};
+
+/// The common sizes of a decoder.
+#[derive(Clone, Debug)]
+pub(crate) struct Trunk {
+    pub(crate) hidden: usize,
+    pub(crate) vocab: usize,
+    pub(crate) n_layers: usize,
+    pub(crate) max_positions: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) eps: f32,
+    pub(crate) activation: Activation,
+    head: Head,
+}
+
+/// Whether a layer sees everything before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    Full,
+    Sliding,
+}
+
+impl Trunk {
+    /// Reads the sizes and checks that they go together.
+    pub(crate) fn read(c: &Config) -> Result<Trunk, Error> {
+        let hidden = c.need_size("hidden_size")?;
+        let heads = c.need_size("num_attention_heads")?;
+        let kv_heads = c.size("num_key_value_heads")?.unwrap_or(heads);
+        if heads % kv_heads != 0 {
+            let problem =
+                format!("is {kv_heads}, which does not divide num_attention_heads {heads}");
+            return Err(Error::config("num_key_value_heads", problem));
+        }
+        let head_dim = match c.size("head_dim")? {
+            Some(head_dim) => head_dim,
+            None if hidden % heads == 0 => hidden / heads,
+            None => {
+                let problem =
+                    format!("is missing and {hidden} columns do not divide by {heads} heads");
+                return Err(Error::config("head_dim", problem));
+            }
+        };
+        Ok(Trunk {
+            hidden,
+            vocab: c.need_size("vocab_size")?,
+            n_layers: c.need_count("num_hidden_layers")?,
+            max_positions: c
+                .positions("max_position_embeddings")?
+                .ok_or_else(|| crate::config::missing("max_position_embeddings"))?,
+            heads,
+            kv_heads,
+            head_dim,
+            eps: c.number("rms_norm_eps")?.unwrap_or(1e-6) as f32,
+            activation: activation(c)?,
+            head: head(c)?,
+        })
+    }
+
+    /// Attention with the usual scale and no soft cap.
+    pub(crate) fn shape(&self, window: Option<usize>) -> Attention {
+        Attention {
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            scale: (self.head_dim as f32).powf(-0.5),
+            window,
+            soft_cap: None,
+        }
+    }
+
+    /// Attention with split, bias-free projections, the first rotation and no head norm.
+    pub(crate) fn attention(&self, window: Option<usize>) -> AttentionMixer {
+        AttentionMixer {
+            shape: self.shape(window),
+            qkv: Qkv::Split,
+            qkv_bias: Bias::Absent,
+            out_bias: Bias::Absent,
+            head_norm: None,
+            rope: Some(0),
+        }
+    }
+
+    /// A feed-forward layer with split, bias-free projections.
+    pub(crate) fn gated(&self, inner: usize) -> GatedFfn {
+        GatedFfn { inner, activation: self.activation, gate_up: GateUp::Split, bias: Bias::Absent }
+    }
+
+    /// A norm whose stored gain is the gain.
+    pub(crate) fn norm(&self, name: &'static str) -> Norm {
+        Norm { name, gain: NormGain::Stored, eps: self.eps }
+    }
+
+    /// The layer of llama and everything that looks like it: one norm before each branch.
+    pub(crate) fn pre_norm_layer(&self, attention: AttentionMixer, ffn: Ffn) -> Layer {
+        Layer {
+            mixer: Mixer::Attention(attention),
+            mixer_norms: Norms::Pre(self.norm("input_layernorm")),
+            ffn,
+            ffn_norms: Norms::Pre(self.norm("post_attention_layernorm")),
+        }
+    }
+
+    /// What a rotation depends on, serving `context` positions or all the model can tell apart.
+    pub(crate) fn rope_shape(&self, context: Option<usize>) -> RopeShape {
+        let max_positions = self.max_positions;
+        let context = context.unwrap_or(max_positions);
+        RopeShape { head_dim: self.head_dim, max_positions, context }
+    }
+
+    /// The whole model around `layers`, with what most families have.
+    pub(crate) fn spec(
+        self,
+        family: &'static str,
+        ropes: Vec<Rope>,
+        layers: Vec<Layer>,
+    ) -> ModelSpec {
+        ModelSpec {
+            family,
+            vocab: self.vocab,
+            hidden: self.hidden,
+            max_positions: self.max_positions,
+            embed_scale: 1.0,
+            ropes,
+            layers,
+            final_norm: self.norm("norm"),
+            head: self.head,
+            final_soft_cap: None,
+        }
+    }
+
+    /// Which layers slide: `layer_types` where the config has it, else `rule`.
+    pub(crate) fn views(
+        &self,
+        c: &Config,
+        rule: impl Fn(usize) -> View,
+    ) -> Result<Vec<View>, Error> {
+        let Some(names) = c.per_layer("layer_types", self.n_layers)? else {
+            return Ok((0..self.n_layers).map(rule).collect());
+        };
+        let view = |name: &String| match name.as_str() {
+            "full_attention" => Ok(View::Full),
+            "sliding_attention" => Ok(View::Sliding),
+            other => Err(Error::config(
+                "layer_types",
+                format!("names \"{other}\"; supported: full_attention, sliding_attention"),
+            )),
+        };
+        names.iter().take(self.n_layers).map(view).collect()
+    }
+
+    /// The window of each layer, given which of them slide.
+    pub(crate) fn windows(&self, c: &Config, views: &[View]) -> Result<Vec<Option<usize>>, Error> {
+        let window = c.positions("sliding_window")?;
+        if window.is_none() && views.contains(&View::Sliding) {
+            return Err(crate::config::missing("sliding_window"));
+        }
+        Ok(views.iter().map(|view| window.filter(|_| *view == View::Sliding)).collect())
+    }
+}
+
+fn activation(c: &Config) -> Result<Activation, Error> {
+    let key = if c.get("hidden_activation").is_some() { "hidden_activation" } else { "hidden_act" };
+    match c.text(key)?.unwrap_or("silu") {
+        "silu" | "swish" => Ok(Activation::Silu),
+        "gelu_pytorch_tanh" | "gelu_new" => Ok(Activation::GeluTanh),
+        "gelu" => Ok(Activation::GeluErf),
+        other => Err(wrong(key, "silu, gelu or gelu_pytorch_tanh", &other.into())),
+    }
+}
+
+fn head(c: &Config) -> Result<Head, Error> {
+    match c.get("tie_word_embeddings") {
+        None => Ok(Head::IfStored),
+        Some(_) if c.is_on("tie_word_embeddings")? => Ok(Head::Tied),
+        Some(_) => Ok(Head::Separate),
+    }
+}

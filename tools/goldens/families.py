@@ -1,0 +1,271 @@
+"""Tiny seeded models of every family with the logits that transformers computes for them in f32.
+
+    python tools/goldens/families.py crates/models/tests/fixtures
+
+Per case: `config.json` and `model.safetensors` as transformers saves them (bf16), `input.json` (token
+ids), `logits.f32` (rows x vocab, little endian), and `logits_kv16.f32`: the same with keys and values
+rounded to f16 before attention, which is how every Hearth device stores them. A case with variants
+has a folder per variant with another config and other logits for the same weights.
+
+Default initialisation makes each layer nearly an identity and hides wrong terms, so weights are drawn
+large, norm gains away from one, biases away from zero. `check_terms` then breaks every parameter and
+every listed config key once and fails unless the logits move far beyond any tolerance.
+"""
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+VOCAB = 80
+ROWS = 72
+SIZES = dict(
+    vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=3,
+    num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=256,
+    rms_norm_eps=1e-5, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+)
+MOE = dict(moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2)
+SEVEN_LAYERS = dict(num_hidden_layers=7)
+
+
+def rope(kind, theta=10000.0, **more):
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
+
+
+def without(sizes, *keys):
+    return {k: v for k, v in sizes.items() if k not in keys}
+
+
+YARN = rope("yarn", 50.0, factor=4.0, original_max_position_embeddings=32)
+LONG = dict(
+    short_factor=[1.0, 1.1, 1.3], long_factor=[1.5, 3.0, 6.0], rope_theta=100.0, partial_rotary_factor=0.75
+)
+
+# name -> (model_type, config, variants {name: config changes}, config keys whose change must show)
+CASES = {
+    "llama": (
+        "llama",
+        {**SIZES, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False, **rope("default", 100.0)},
+        {
+            "linear": rope("linear", 100.0, factor=3.0),
+            "llama3": rope(
+                "llama3", 100.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                original_max_position_embeddings=64,
+            ),
+            "yarn": YARN,
+            "yarn_mscale": rope(
+                "yarn", 50.0, factor=4.0, original_max_position_embeddings=32, mscale=1.3,
+                mscale_all_dim=0.6, beta_fast=8.0, beta_slow=0.5, truncate=False,
+            ),
+        },
+        {"rms_norm_eps": 1e-1},
+    ),
+    "llama_tied": (
+        "llama",
+        {**without(SIZES, "head_dim"), "num_key_value_heads": 4, "tie_word_embeddings": True, **rope("default", 100.0)},
+        {},
+        {},
+    ),
+    "mistral": (
+        "mistral",
+        {**SIZES, "sliding_window": 24, **rope("default", 100.0)},
+        {"full": {"sliding_window": None}},
+        {"sliding_window": 25},
+    ),
+    "qwen2": (
+        "qwen2",
+        {**without(SIZES, "head_dim"), "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 1,
+         "tie_word_embeddings": True, **rope("default", 100.0)},
+        {"full": {"use_sliding_window": False, "sliding_window": None, "layer_types": ["full_attention"] * 3}},
+        {"sliding_window": 21},
+    ),
+    "qwen2_moe": (
+        "qwen2_moe",
+        {**without(SIZES, "head_dim"), **MOE, "shared_expert_intermediate_size": 40, "norm_topk_prob": False,
+         "mlp_only_layers": [1], **rope("default", 100.0)},
+        {},
+        {"norm_topk_prob": True, "num_experts_per_tok": 3},
+    ),
+    "qwen3": ("qwen3", {**SIZES, "tie_word_embeddings": False, **rope("default", 100.0)}, {}, {}),
+    "qwen3_moe": (
+        "qwen3_moe",
+        {**SIZES, **MOE, "norm_topk_prob": True, "decoder_sparse_step": 2, "num_hidden_layers": 4, **rope("default", 100.0)},
+        {},
+        {"norm_topk_prob": False, "num_experts_per_tok": 3},
+    ),
+    "gemma2": (
+        "gemma2",
+        {**SIZES, "sliding_window": 24, "query_pre_attn_scalar": 9, "attn_logit_softcapping": 3.0,
+         "final_logit_softcapping": 4.0, **rope("default", 100.0)},
+        {},
+        {"attn_logit_softcapping": None, "final_logit_softcapping": None, "query_pre_attn_scalar": 16,
+         "sliding_window": 25, "hidden_activation": "silu"},
+    ),
+    "gemma3": (
+        "gemma3_text",
+        {**SIZES, **SEVEN_LAYERS, "sliding_window": 24, "query_pre_attn_scalar": 9, "layer_types": None,
+         "rope_parameters": {
+             "full_attention": {"rope_type": "linear", "factor": 3.0, "rope_theta": 1000.0},
+             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+         }},
+        {"capped": {"final_logit_softcapping": 4.0}},
+        {"query_pre_attn_scalar": 16, "sliding_window": 25, "hidden_activation": "silu"},
+    ),
+    "phi3": (
+        "phi3",
+        {**without(SIZES, "head_dim"), "sliding_window": None, "original_max_position_embeddings": 256,
+         **rope("default", 100.0, partial_rotary_factor=0.75)},
+        {
+            # The prompt is longer than the first trained length, so that transformers takes the long list.
+            "long": {"original_max_position_embeddings": 32, "rope_parameters": {"rope_type": "longrope", **LONG}},
+            "short": {"original_max_position_embeddings": 128, "rope_parameters": {"rope_type": "longrope", **LONG}},
+            "window": {"sliding_window": 24},
+        },
+        {},
+    ),
+}
+
+
+def make_config(model_type, values):
+    config = AutoConfig.for_model(model_type, **copy.deepcopy(values))
+    config._attn_implementation = "eager"
+    return config
+
+
+def randomise(model, seed):
+    """Draws every parameter by its role; see the module's comment."""
+    gen = torch.Generator().manual_seed(seed)
+    one_plus = "Gemma" in type(model).__name__
+    for name, p in sorted(model.named_parameters()):
+        noise = torch.randn(p.shape, generator=gen)
+        if "norm" in name:
+            value = 0.35 * noise + (0.0 if one_plus else 1.0)
+        elif name.endswith("bias"):
+            value = 0.5 * noise
+        elif "embed_tokens" in name:
+            value = noise * (p.shape[-1] ** -0.5 if one_plus else 1.0)
+        elif name.endswith("mlp.gate.weight"):
+            value = 2.5 * noise * p.shape[-1] ** -0.5
+        else:
+            value = 1.3 * noise * p.shape[-1] ** -0.5
+        p.data = value.to(torch.bfloat16).to(torch.float32)
+    model.tie_weights()
+
+
+def kv16(module, query, key, value, *args, **kwargs):
+    """The family's own attention on keys and values as an f16 cache would give them back."""
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+    return eager(module, query, key.half().float(), value.half().float(), *args, **kwargs)
+
+
+ALL_ATTENTION_FUNCTIONS.register("kv16", kv16)
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask  # noqa: E402
+
+ALL_MASK_ATTENTION_FUNCTIONS.register("kv16", eager_mask)
+
+
+@torch.no_grad()
+def logits(model, ids, attention="eager"):
+    model.config._attn_implementation = attention
+    out = model(input_ids=ids, use_cache=False).logits[0].float()
+    model.config._attn_implementation = "eager"
+    return out
+
+
+def rebuilt(model_type, values, state):
+    model = AutoModelForCausalLM.from_config(make_config(model_type, values)).float().eval()
+    model.load_state_dict(state)
+    return model
+
+
+def moved(a, b):
+    """The largest change of a logit, in standard deviations of the logits."""
+    return ((a - b).abs().max() / a.std()).item()
+
+
+@torch.no_grad()
+def check_terms(name, model_type, values, keys, model, ids):
+    right = logits(model, ids)
+    worst = ("none", 1e9)
+    for path, p in model.named_parameters():
+        kept = p.data.clone()
+        neutral = 0.0 if "norm" not in path or "Gemma" in type(model).__name__ else 1.0
+        p.data = torch.full_like(kept, neutral)
+        worst = min(worst, (path, moved(right, logits(model, ids))), key=lambda w: w[1])
+        p.data = kept
+    state = model.state_dict()
+    for key, value in keys.items():
+        broken = rebuilt(model_type, {**values, key: value}, state)
+        worst = min(worst, (key, moved(right, logits(broken, ids))), key=lambda w: w[1])
+    if worst[1] < 0.02:
+        sys.exit(f"{name}: breaking {worst[0]} moves the logits by {worst[1]:.4f} deviations only")
+    return worst
+
+
+def router_margin(model, ids):
+    """The smallest gap between the last chosen and the first left out expert, in logits."""
+    gaps = []
+    top_k = getattr(model.config, "num_experts_per_tok", None)
+
+    def look(module, args, out):
+        if out[0].dim() == 2 and out[0].shape[-1] == model.config.num_experts:
+            ranked = out[0].sort(-1, descending=True).values
+            gaps.append((ranked[:, top_k - 1] - ranked[:, top_k]).min().item())
+
+    hooks = [m.register_forward_hook(look) for n, m in model.named_modules() if n.endswith("mlp.gate")]
+    logits(model, ids)
+    for hook in hooks:
+        hook.remove()
+    return min(gaps, default=1.0)
+
+
+def write_f32(path, tensor):
+    path.write_bytes(tensor.contiguous().numpy().astype("<f4").tobytes())
+
+
+def write_case(folder, name, model_type, values, variants, keys):
+    folder = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    ids = torch.randint(3, VOCAB, (1, ROWS), generator=torch.Generator().manual_seed(7))
+    for seed in range(20):
+        model = AutoModelForCausalLM.from_config(make_config(model_type, values)).float().eval()
+        randomise(model, seed)
+        if router_margin(model, ids) > 2e-3:
+            break
+    model.to(torch.bfloat16).save_pretrained(folder)
+    model.float()
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors", {"format": "pt"})
+    (folder / "input.json").write_text(json.dumps(ids[0].tolist()) + "\n")
+    worst = check_terms(name, model_type, values, keys, model, ids)
+    size = (folder / "model.safetensors").stat().st_size
+    print(f"{name:12} seed {seed} {size:7} bytes; least term {worst[0]} moves {worst[1]:.3f}")
+    base = write_logits(folder, model, ids)
+    for variant, changes in variants.items():
+        other = rebuilt(model_type, {**values, **changes}, model.state_dict())
+        other.config.save_pretrained(folder / variant)
+        distance = moved(base, write_logits(folder / variant, other, ids))
+        print(f"    {variant:12} differs by {distance:.3f}")
+        if distance < 0.02:
+            sys.exit(f"{name}/{variant} is not a test: its logits are those of {name}")
+
+
+def write_logits(folder, model, ids):
+    plain, rounded = logits(model, ids), logits(model, ids, "kv16")
+    write_f32(folder / "logits.f32", plain)
+    write_f32(folder / "logits_kv16.f32", rounded)
+    print(f"    std {plain.std():.3f}, f16 keys and values move {moved(plain, rounded):.5f}")
+    return plain
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    target = Path(sys.argv[1])
+    wanted = sys.argv[2:] or CASES
+    for case in wanted:
+        write_case(target, case, *CASES[case])

@@ -237,8 +237,8 @@ def write_case(folder, name, model_type, values, variants, keys):
         randomise(model, seed)
         if router_margin(model, ids) > 2e-3:
             break
-    model.to(torch.bfloat16).save_pretrained(folder)
-    model.float()
+    # A copy, because the frequencies of the rotation would be rounded to bf16 with the weights.
+    copy.deepcopy(model).to(torch.bfloat16).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors", {"format": "pt"})
     (folder / "input.json").write_text(json.dumps(ids[0].tolist()) + "\n")

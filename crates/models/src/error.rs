@@ -21,14 +21,6 @@ pub enum Error {
         /// The most similar names this build knows.
         nearest: String,
     },
-    /// The weights do not hold a language model under any name we know.
-    #[error(
-        "no token embedding found (looked for {looked_for}); the weights are not those of a language model"
-    )]
-    NoTrunk {
-        /// The tensor names that were tried.
-        looked_for: String,
-    },
     /// The output head is not there although the config says that it is separate.
     #[error(
         "no tensor `{tensor}`, but config.json says `tie_word_embeddings: false`; the model is incomplete, or the key should be true"
@@ -47,6 +39,9 @@ pub enum Error {
         /// The family of the recipe.
         family: &'static str,
     },
+    /// A tensor is missing, of the wrong shape, or unreadable.
+    #[error(transparent)]
+    Weights(#[from] weights::Error),
 }
 
 impl Error {

@@ -6,13 +6,23 @@
 //! **Invariant:** nothing here names a device, a sequence, a scheduler or a socket.
 
 mod config;
+mod decoder;
+mod dense;
 mod error;
 mod families;
+mod ffn;
+mod loader;
+mod mixers;
+pub mod modules;
 mod nearest;
+mod plan;
 pub mod recipe;
 mod rope;
+pub mod tiny;
 mod trunk;
 
+pub use decoder::{Decoder, Scratch, Store};
 pub use error::Error;
 pub use families::{SUPPORTED, recipe, recipe_for_context};
+pub use plan::Footprint;
 pub use recipe::ModelSpec;

@@ -1,0 +1,209 @@
+//! The forward pass. There is only this one, for every family and every device.
+//!
+//! It knows neither sequences nor schedules: a batch of rows comes in, logits of the wanted rows come
+//! out.
+
+use backend::Backend;
+use weights::Checkpoint;
+
+use crate::dense::{LinearWeights, NormWeights, NormsWeights};
+use crate::ffn::{self, FfnWeights};
+use crate::loader::Loader;
+use crate::mixers::{self, LayerStore, MixerWeights};
+use crate::modules::layer_name;
+use crate::recipe::{Head, Layer};
+use crate::{Error, ModelSpec};
+
+/// A loaded model: weights on the device, nothing that changes.
+pub struct Decoder<B: Backend> {
+    spec: ModelSpec,
+    embed: B::Weight,
+    layers: Vec<LayerWeights<B>>,
+    final_norm: NormWeights<B>,
+    head: HeadWeights<B>,
+    notes: Vec<String>,
+}
+
+struct LayerWeights<B: Backend> {
+    mixer_norms: NormsWeights<B>,
+    mixer: MixerWeights<B>,
+    ffn_norms: NormsWeights<B>,
+    ffn: FfnWeights<B>,
+}
+
+enum HeadWeights<B: Backend> {
+    Tied,
+    Separate(LinearWeights<B>),
+}
+
+/// What the model remembers between passes, one entry per layer.
+pub struct Store<B: Backend> {
+    layers: Vec<LayerStore<B>>,
+}
+
+/// What one pass scribbles on. Allocated once, for the largest batch.
+pub struct Scratch<B: Backend> {
+    /// The residual stream.
+    pub(crate) x: B::Buf,
+    /// What a branch reads.
+    pub(crate) h: B::Buf,
+    /// What a branch says.
+    pub(crate) y: B::Buf,
+    /// Cosine and sine for each distinct rotation.
+    pub(crate) angles: Vec<B::Buf>,
+    pub(crate) qkv: B::Buf,
+    pub(crate) attended: B::Buf,
+    pub(crate) ffn: FfnScratch<B>,
+    pub(crate) router: B::Buf,
+    pub(crate) shared: B::Buf,
+    pub(crate) shared_gate: B::Buf,
+    wanted: B::Buf,
+    wanted_h: B::Buf,
+    logits: B::Buf,
+}
+
+/// What a gated feed-forward layer scribbles on.
+pub(crate) struct FfnScratch<B: Backend> {
+    pub(crate) gate_up: B::Buf,
+    pub(crate) inner: B::Buf,
+}
+
+/// Columns that the layers need, the largest of each.
+#[derive(Debug, Default)]
+pub(crate) struct ScratchSizes {
+    pub(crate) qkv: usize,
+    pub(crate) attended: usize,
+    pub(crate) inner: usize,
+    pub(crate) router: usize,
+    pub(crate) shared: usize,
+    pub(crate) shared_gate: usize,
+}
+
+impl<B: Backend> Decoder<B> {
+    /// Takes the weights that `spec` names out of `checkpoint` and gives them to the device.
+    ///
+    /// # Errors
+    /// A tensor that is missing, misshapen, or there without the spec using it.
+    pub fn load(spec: &ModelSpec, checkpoint: &Checkpoint, b: &B) -> Result<Decoder<B>, Error> {
+        Decoder::load_with_progress(spec, checkpoint, b, &mut |_, _| {})
+    }
+
+    /// Like [`Decoder::load`]; calls `progress(done, total)` after each layer.
+    ///
+    /// # Errors
+    /// As [`Decoder::load`].
+    pub fn load_with_progress(
+        spec: &ModelSpec,
+        checkpoint: &Checkpoint,
+        b: &B,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Decoder<B>, Error> {
+        let loader = Loader::new(spec, checkpoint)?;
+        let spec = loader.spec().clone();
+        let embed = b.weight(&[loader.matrix(&spec.embedding())?]);
+        let mut layers = Vec::with_capacity(spec.layers.len());
+        for (i, layer) in spec.layers.iter().enumerate() {
+            layers.push(LayerWeights::load(&loader, b, layer, &layer_name(i))?);
+            progress(i + 1, spec.layers.len());
+        }
+        let name = spec.final_norm_name();
+        let final_norm = NormWeights::load(&loader, b, &spec.final_norm, &name, spec.hidden)?;
+        let head = match spec.head {
+            Head::Tied => HeadWeights::Tied,
+            Head::Separate | Head::IfStored => {
+                HeadWeights::Separate(LinearWeights::load(&loader, b, &[spec.lm_head()])?)
+            }
+        };
+        Ok(Decoder { embed, layers, final_norm, head, notes: loader.into_notes(), spec })
+    }
+
+    /// The recipe this was made from, its head settled.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// What loading decided or ignored, a sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Runs `batch`, leaving the wanted logits in [`Scratch::logits`].
+    ///
+    /// Does nothing but call ops, and allocates nothing.
+    pub fn forward(&self, b: &B, batch: &B::Staged, store: &mut Store<B>, s: &mut Scratch<B>) {
+        b.embed(&self.embed, batch, self.spec.embed_scale, &mut s.x);
+        for (rope, angles) in self.spec.ropes.iter().zip(&mut s.angles) {
+            b.angles(rope, batch, angles);
+        }
+        for (layer, store) in self.layers.iter().zip(&mut store.layers) {
+            layer.mixer_norms.enter(b, &s.x, &mut s.h);
+            layer.mixer.forward(b, &self.spec, batch, store, s);
+            layer.mixer_norms.leave(b, &s.y, &mut s.h, &mut s.x);
+
+            layer.ffn_norms.enter(b, &s.x, &mut s.h);
+            layer.ffn.forward(b, s);
+            layer.ffn_norms.leave(b, &s.y, &mut s.h, &mut s.x);
+        }
+        b.gather(&s.x, batch, &mut s.wanted);
+        self.final_norm.apply(b, &s.wanted, &mut s.wanted_h);
+        match &self.head {
+            HeadWeights::Tied => b.linear(&s.wanted_h, &self.embed, None, &mut s.logits),
+            HeadWeights::Separate(head) => head.apply(b, &s.wanted_h, &mut s.logits),
+        }
+        if let Some(cap) = self.spec.final_soft_cap {
+            b.soft_cap(&mut s.logits, cap);
+        }
+    }
+}
+
+impl<B: Backend> LayerWeights<B> {
+    fn load(loader: &Loader, b: &B, layer: &Layer, name: &str) -> Result<Self, Error> {
+        Ok(LayerWeights {
+            mixer_norms: NormsWeights::load(loader, b, &layer.mixer_norms, name)?,
+            mixer: MixerWeights::load(loader, b, &layer.mixer, name)?,
+            ffn_norms: NormsWeights::load(loader, b, &layer.ffn_norms, name)?,
+            ffn: FfnWeights::load(loader, b, &layer.ffn, name)?,
+        })
+    }
+}
+
+impl<B: Backend> Store<B> {
+    /// Caches for `n_blocks` blocks of [`backend::BLOCK`] positions, shared by all sequences.
+    pub fn new(spec: &ModelSpec, n_blocks: usize, b: &B) -> Store<B> {
+        let layers = spec.layers.iter().map(|layer| LayerStore::new(&layer.mixer, n_blocks, b));
+        Store { layers: layers.collect() }
+    }
+}
+
+impl<B: Backend> Scratch<B> {
+    /// Room for batches of up to `max_rows` rows of which up to `max_want` are wanted.
+    pub fn new(spec: &ModelSpec, max_rows: usize, max_want: usize, b: &B) -> Scratch<B> {
+        let mut sizes = ScratchSizes::default();
+        for layer in &spec.layers {
+            mixers::measure(&layer.mixer, &mut sizes);
+            ffn::measure(&layer.ffn, spec.hidden, &mut sizes);
+        }
+        let rows = |cols| b.buf(max_rows * cols);
+        let wanted = |cols| b.buf(max_want * cols);
+        Scratch {
+            x: rows(spec.hidden),
+            h: rows(spec.hidden),
+            y: rows(spec.hidden),
+            angles: spec.ropes.iter().map(|rope| rows(2 * rope.inv_freq.len())).collect(),
+            qkv: rows(sizes.qkv),
+            attended: rows(sizes.attended),
+            ffn: FfnScratch { gate_up: rows(2 * sizes.inner), inner: rows(sizes.inner) },
+            router: rows(sizes.router),
+            shared: rows(sizes.shared),
+            shared_gate: rows(sizes.shared_gate),
+            wanted: wanted(spec.hidden),
+            wanted_h: wanted(spec.hidden),
+            logits: wanted(spec.vocab),
+        }
+    }
+
+    /// The logits of the last pass, one row of `vocab` per wanted row, in the batch's order.
+    pub fn logits(&self) -> &B::Buf {
+        &self.logits
+    }
+}

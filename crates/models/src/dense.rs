@@ -1,0 +1,94 @@
+//! The loaded pieces that every layer is built from: linear layers and norms.
+
+use backend::{Backend, NormGain};
+
+use crate::Error;
+use crate::loader::Loader;
+use crate::modules::Linear;
+use crate::recipe::{Norm, Norms};
+
+/// A linear layer on a device.
+pub(crate) struct LinearWeights<B: Backend> {
+    weight: B::Weight,
+    bias: Option<B::Vector>,
+}
+
+impl<B: Backend> LinearWeights<B> {
+    /// One layer out of `parts`, whose outputs follow one another.
+    pub(crate) fn load(loader: &Loader, b: &B, parts: &[Linear]) -> Result<Self, Error> {
+        let matrices =
+            parts.iter().map(|part| loader.matrix(part)).collect::<Result<Vec<_>, _>>()?;
+        let bias = loader.biases(parts)?.map(|values| b.vector(&values));
+        Ok(LinearWeights { weight: b.weight(&matrices), bias })
+    }
+
+    pub(crate) fn apply(&self, b: &B, x: &B::Buf, out: &mut B::Buf) {
+        b.linear(x, &self.weight, self.bias.as_ref(), out);
+    }
+}
+
+/// A norm on a device.
+pub(crate) struct NormWeights<B: Backend> {
+    pub(crate) gain: B::Vector,
+    pub(crate) kind: NormGain,
+    pub(crate) eps: f32,
+}
+
+impl<B: Backend> NormWeights<B> {
+    /// The norm called `name`, over `len` columns.
+    pub(crate) fn load(
+        loader: &Loader,
+        b: &B,
+        norm: &Norm,
+        name: &str,
+        len: usize,
+    ) -> Result<Self, Error> {
+        let gain = b.vector(&loader.gain(name, len)?);
+        Ok(NormWeights { gain, kind: norm.gain, eps: norm.eps })
+    }
+
+    pub(crate) fn apply(&self, b: &B, x: &B::Buf, out: &mut B::Buf) {
+        b.rms_norm(x, &self.gain, self.kind, self.eps, out);
+    }
+}
+
+/// The norms around one branch of a layer.
+pub(crate) enum NormsWeights<B: Backend> {
+    Pre(NormWeights<B>),
+    Sandwich { before: NormWeights<B>, after: NormWeights<B> },
+}
+
+impl<B: Backend> NormsWeights<B> {
+    pub(crate) fn load(loader: &Loader, b: &B, norms: &Norms, layer: &str) -> Result<Self, Error> {
+        let load = |norm: &Norm| {
+            let name = format!("{layer}.{}", norm.name);
+            NormWeights::load(loader, b, norm, &name, loader.spec().hidden)
+        };
+        Ok(match norms {
+            Norms::Pre(norm) => NormsWeights::Pre(load(norm)?),
+            Norms::Sandwich { before, after } => {
+                NormsWeights::Sandwich { before: load(before)?, after: load(after)? }
+            }
+        })
+    }
+
+    /// `h` is what the branch reads.
+    pub(crate) fn enter(&self, b: &B, x: &B::Buf, h: &mut B::Buf) {
+        match self {
+            NormsWeights::Pre(norm) | NormsWeights::Sandwich { before: norm, .. } => {
+                norm.apply(b, x, h);
+            }
+        }
+    }
+
+    /// Adds `y`, what the branch says, to `x`. Overwrites `h`.
+    pub(crate) fn leave(&self, b: &B, y: &B::Buf, h: &mut B::Buf, x: &mut B::Buf) {
+        match self {
+            NormsWeights::Pre(_) => b.add(x, y),
+            NormsWeights::Sandwich { after, .. } => {
+                after.apply(b, y, h);
+                b.add(x, h);
+            }
+        }
+    }
+}

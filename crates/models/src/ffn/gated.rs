@@ -1,0 +1,69 @@
+//! `down(act(gate(x)) * up(x))`, gate and up being one matrix.
+
+use backend::{Activation, Backend};
+
+use crate::Error;
+use crate::decoder::{FfnScratch, ScratchSizes};
+use crate::dense::LinearWeights;
+use crate::loader::Loader;
+use crate::modules::{Linear, Module};
+use crate::recipe::{GateUp, GatedFfn};
+
+impl GatedFfn {
+    fn linear(&self, parent: &str, name: &str, rows: usize, cols: usize) -> Linear {
+        Linear { name: format!("{parent}.{name}"), rows, cols, bias: self.bias }
+    }
+
+    /// The projections to gate and up, in this order.
+    fn inputs(&self, parent: &str, hidden: usize) -> Vec<Linear> {
+        let linear = |name, rows| self.linear(parent, name, rows, hidden);
+        match self.gate_up {
+            GateUp::Split => {
+                vec![linear("gate_proj", self.inner), linear("up_proj", self.inner)]
+            }
+            GateUp::Fused => vec![linear("gate_up_proj", 2 * self.inner)],
+        }
+    }
+
+    fn output(&self, parent: &str, hidden: usize) -> Linear {
+        self.linear(parent, "down_proj", hidden, self.inner)
+    }
+
+    pub(super) fn modules(&self, parent: &str, hidden: usize) -> Vec<Module> {
+        let inputs = self.inputs(parent, hidden).into_iter();
+        inputs.chain([self.output(parent, hidden)]).map(Module::Linear).collect()
+    }
+
+    pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
+        sizes.inner = sizes.inner.max(self.inner);
+    }
+}
+
+/// A gated feed-forward layer on a device.
+pub(crate) struct GatedWeights<B: Backend> {
+    activation: Activation,
+    gate_up: LinearWeights<B>,
+    down: LinearWeights<B>,
+}
+
+impl<B: Backend> GatedWeights<B> {
+    pub(super) fn load(
+        loader: &Loader,
+        b: &B,
+        ffn: &GatedFfn,
+        parent: &str,
+    ) -> Result<Self, Error> {
+        let hidden = loader.spec().hidden;
+        Ok(GatedWeights {
+            activation: ffn.activation,
+            gate_up: LinearWeights::load(loader, b, &ffn.inputs(parent, hidden))?,
+            down: LinearWeights::load(loader, b, &[ffn.output(parent, hidden)])?,
+        })
+    }
+
+    pub(super) fn forward(&self, b: &B, x: &B::Buf, s: &mut FfnScratch<B>, out: &mut B::Buf) {
+        self.gate_up.apply(b, x, &mut s.gate_up);
+        b.glu(&s.gate_up, self.activation, &mut s.inner);
+        self.down.apply(b, &s.inner, out);
+    }
+}

@@ -1,0 +1,177 @@
+//! From a checkpoint to the matrices of a spec: merges what belongs together, settles where the head
+//! comes from, and refuses weights with terms that the spec would leave out.
+//!
+//! It knows no device; a device takes over the parts that come from here.
+
+use std::collections::BTreeSet;
+
+use weights::{Checkpoint, Matrix};
+
+use crate::Error;
+use crate::modules::{ExpertLinear, Linear, Module, layer_name};
+use crate::recipe::{Bias, Head, Mixer, ModelSpec, Norms};
+
+/// Everything that may belong to a module of a checkpoint.
+const SUFFIXES: &[&str] =
+    &["weight", "bias", "scales", "biases", "weight_scale_inv", "weight_scale", "input_scale"];
+/// How many ignored tensors a note names.
+const NAMED: usize = 3;
+
+/// A checkpoint seen through a spec.
+pub(crate) struct Loader<'a> {
+    spec: ModelSpec,
+    checkpoint: &'a Checkpoint,
+    notes: Vec<String>,
+}
+
+impl<'a> Loader<'a> {
+    /// Settles the head and checks that nothing the model needs is there without being asked for.
+    pub(crate) fn new(spec: &ModelSpec, checkpoint: &'a Checkpoint) -> Result<Loader<'a>, Error> {
+        let mut loader = Loader { spec: spec.clone(), checkpoint, notes: Vec::new() };
+        loader.settle_head()?;
+        loader.refuse_unused_terms()?;
+        loader.note_ignored_tensors();
+        Ok(loader)
+    }
+
+    /// The spec with a head that is either tied or separate.
+    pub(crate) fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// What was decided or ignored.
+    pub(crate) fn into_notes(self) -> Vec<String> {
+        self.notes
+    }
+
+    fn settle_head(&mut self) -> Result<(), Error> {
+        let tensor = format!("{}.weight", self.spec.lm_head().name);
+        match (self.spec.head, self.checkpoint.contains(&tensor)) {
+            (Head::Separate, false) => Err(Error::MissingHead { tensor }),
+            (Head::IfStored, false) => {
+                self.notes.push(format!(
+                    "config.json does not say whether the head is tied and there is no {tensor}: \
+                     using the embedding"
+                ));
+                self.spec.head = Head::Tied;
+                Ok(())
+            }
+            (Head::IfStored, true) => {
+                self.spec.head = Head::Separate;
+                Ok(())
+            }
+            (Head::Separate | Head::Tied, _) => Ok(()),
+        }
+    }
+
+    /// A bias or a norm that lies there unused means that the config is not that of these weights.
+    fn refuse_unused_terms(&self) -> Result<(), Error> {
+        let mut unused = Vec::new();
+        for module in self.spec.modules() {
+            if let Module::Linear(Linear { name, bias: Bias::Absent, .. }) = module {
+                unused.push(format!("{name}.bias"));
+            }
+        }
+        for (i, layer) in self.spec.layers.iter().enumerate() {
+            let layer_name = layer_name(i);
+            let Mixer::Attention(attention) = &layer.mixer;
+            if attention.head_norm.is_none() {
+                unused.push(format!("{layer_name}.self_attn.q_norm.weight"));
+            }
+            if matches!(layer.ffn_norms, Norms::Pre(_)) {
+                unused.push(format!("{layer_name}.post_feedforward_layernorm.weight"));
+            }
+        }
+        match unused.into_iter().find(|tensor| self.checkpoint.contains(tensor)) {
+            Some(tensor) => Err(Error::UnusedTerm { tensor, family: self.spec.family }),
+            None => Ok(()),
+        }
+    }
+
+    fn note_ignored_tensors(&mut self) {
+        let mut used = BTreeSet::new();
+        for module in self.spec.modules() {
+            for name in self.stored_names(&module) {
+                let parts = SUFFIXES.iter().map(|suffix| format!("{name}.{suffix}"));
+                let stored = parts.filter_map(|part| self.checkpoint.tensor(&part));
+                used.extend(stored.map(|tensor| tensor.name.as_str()));
+            }
+        }
+        // Old files carry a table of frequencies that follows from the config.
+        let is_ignored = |name: &&str| !used.contains(name) && !name.ends_with(".inv_freq");
+        let ignored: Vec<&str> = self.checkpoint.names().filter(is_ignored).collect();
+        if let Some(first) = ignored.get(..NAMED.min(ignored.len())).filter(|f| !f.is_empty()) {
+            let dots = if ignored.len() > NAMED { ", …" } else { "" };
+            self.notes.push(format!(
+                "ignored {} tensors that the language model does not use: {}{dots}",
+                ignored.len(),
+                first.join(", ")
+            ));
+        }
+    }
+
+    /// The names, without suffix, that a module's tensors have in this checkpoint.
+    fn stored_names(&self, module: &Module) -> Vec<String> {
+        match module {
+            Module::Linear(linear) | Module::Embedding(linear) => vec![linear.name.clone()],
+            Module::Gain { name, .. } => vec![name.clone()],
+            Module::Experts(e) if self.is_stacked(e) => vec![e.stacked()],
+            Module::Experts(e) => (0..e.n).map(|expert| e.single(expert)).collect(),
+        }
+    }
+
+    fn is_stacked(&self, experts: &ExpertLinear) -> bool {
+        self.checkpoint.contains(&format!("{}.weight", experts.stacked()))
+    }
+
+    /// The matrix of a linear layer.
+    pub(crate) fn matrix(&self, linear: &Linear) -> Result<Matrix, Error> {
+        Ok(self.checkpoint.matrix(&linear.name, linear.rows, linear.cols)?)
+    }
+
+    /// The biases of `linears` one after the other; `None` if none of them has one.
+    pub(crate) fn biases(&self, linears: &[Linear]) -> Result<Option<Vec<f32>>, Error> {
+        let mut values = Vec::new();
+        for linear in linears {
+            match linear.bias {
+                Bias::Absent => {}
+                Bias::Stored => values.extend(self.bias(linear)?),
+            }
+        }
+        Ok(Some(values).filter(|values| !values.is_empty()))
+    }
+
+    fn bias(&self, linear: &Linear) -> Result<Vec<f32>, Error> {
+        Ok(self.checkpoint.vector(&format!("{}.bias", linear.name), linear.rows)?)
+    }
+
+    /// A norm's gain.
+    pub(crate) fn gain(&self, name: &str, len: usize) -> Result<Vec<f32>, Error> {
+        Ok(self.checkpoint.vector(&format!("{name}.weight"), len)?)
+    }
+
+    /// One matrix per expert. Shares the bytes of a stack.
+    pub(crate) fn experts(&self, experts: &ExpertLinear) -> Result<Vec<Matrix>, Error> {
+        let ExpertLinear { n, rows, cols, .. } = *experts;
+        if self.is_stacked(experts) {
+            let stack = self.checkpoint.experts(&experts.stacked(), n, rows, cols)?;
+            return Ok((0..n).map(|e| stack.rows_range(e * rows..(e + 1) * rows)).collect());
+        }
+        let single = |e| Ok(self.checkpoint.matrix(&experts.single(e), rows, cols)?);
+        (0..n).map(single).collect()
+    }
+
+    /// Bytes of one module as stored.
+    pub(crate) fn n_bytes(&self, module: &Module) -> Result<u64, Error> {
+        Ok(match module {
+            Module::Linear(linear) | Module::Embedding(linear) => {
+                let bias = self.biases(std::slice::from_ref(linear))?.map_or(0, |b| 4 * b.len());
+                (self.matrix(linear)?.n_bytes() + bias) as u64
+            }
+            Module::Experts(experts) => {
+                self.experts(experts)?.iter().map(|matrix| matrix.n_bytes() as u64).sum()
+            }
+            Module::Gain { name, len } => 4 * self.gain(name, *len)?.len() as u64,
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! What a model is made of in the terms of a checkpoint: every named matrix and vector that its spec
+//! asks for. Loading, counting and inventing random weights all read this one list.
+//!
+//! Names are canonical; the checkpoint knows under which prefixes files hide them.
+
+use crate::recipe::{Bias, Head, Layer, ModelSpec, Norm, Norms};
+use crate::{ffn, mixers};
+
+/// One named piece of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Module {
+    /// A matrix that multiplies every row.
+    Linear(Linear),
+    /// The same projection of all experts; a row meets `top_k` of them.
+    Experts(ExpertLinear),
+    /// The token embedding: a row of it per token.
+    Embedding(Linear),
+    /// A norm's gain.
+    Gain {
+        /// Name without `.weight`.
+        name: String,
+        /// How many numbers.
+        len: usize,
+    },
+}
+
+/// A linear layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Linear {
+    /// Name without `.weight`.
+    pub name: String,
+    /// Output columns.
+    pub rows: usize,
+    /// Input columns.
+    pub cols: usize,
+    /// Whether there is a `.bias` of `rows` numbers.
+    pub bias: Bias,
+}
+
+/// One projection of every expert of a layer, stored as one stack or expert by expert.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpertLinear {
+    /// The layer's feed-forward part, e.g. `model.layers.0.mlp`.
+    pub parent: String,
+    /// Which projection, e.g. `up_proj`.
+    pub projection: &'static str,
+    /// How many experts.
+    pub n: usize,
+    /// How many a row meets.
+    pub top_k: usize,
+    /// Output columns of one expert.
+    pub rows: usize,
+    /// Input columns.
+    pub cols: usize,
+}
+
+impl Linear {
+    /// A layer without bias.
+    pub(crate) fn new(name: String, rows: usize, cols: usize) -> Linear {
+        Linear { name, rows, cols, bias: Bias::Absent }
+    }
+
+    /// Numbers in the matrix and the bias.
+    pub fn n_params(&self) -> u64 {
+        product(&[self.rows, self.cols]).saturating_add(self.bias.len(self.rows) as u64)
+    }
+}
+
+impl ExpertLinear {
+    /// Name of the stack of all experts.
+    pub fn stacked(&self) -> String {
+        format!("{}.switch_mlp.{}", self.parent, self.projection)
+    }
+
+    /// Name of one expert.
+    pub fn single(&self, expert: usize) -> String {
+        format!("{}.experts.{expert}.{}", self.parent, self.projection)
+    }
+}
+
+impl Module {
+    /// Numbers in all of it.
+    pub fn n_params(&self) -> u64 {
+        match self {
+            Module::Linear(linear) | Module::Embedding(linear) => linear.n_params(),
+            Module::Experts(e) => product(&[e.n, e.rows, e.cols]),
+            Module::Gain { len, .. } => *len as u64,
+        }
+    }
+
+    /// Numbers that one decoded token reads.
+    pub fn n_active_params(&self) -> u64 {
+        match self {
+            Module::Linear(linear) => linear.n_params(),
+            Module::Experts(e) => product(&[e.top_k, e.rows, e.cols]),
+            Module::Embedding(linear) => linear.cols as u64,
+            Module::Gain { len, .. } => *len as u64,
+        }
+    }
+}
+
+fn product(sizes: &[usize]) -> u64 {
+    sizes.iter().fold(1, |n, &size| n.saturating_mul(size as u64))
+}
+
+impl ModelSpec {
+    /// Every named piece, the embedding first. A head that the config leaves open is listed.
+    pub fn modules(&self) -> Vec<Module> {
+        let mut list = vec![Module::Embedding(self.embedding())];
+        for (i, layer) in self.layers.iter().enumerate() {
+            list.extend(self.layer_modules(i, layer));
+        }
+        list.push(Module::Gain { name: self.final_norm_name(), len: self.hidden });
+        if self.head != Head::Tied {
+            list.push(Module::Linear(self.lm_head()));
+        }
+        list
+    }
+
+    fn layer_modules(&self, i: usize, layer: &Layer) -> Vec<Module> {
+        let parent = layer_name(i);
+        let norms = [&layer.mixer_norms, &layer.ffn_norms].into_iter().flat_map(Norms::all);
+        let gain = |norm: &Norm| Module::Gain {
+            name: format!("{parent}.{}", norm.name),
+            len: self.hidden,
+        };
+        let mut list: Vec<Module> = norms.map(gain).collect();
+        list.extend(mixers::modules(&layer.mixer, &parent, self.hidden));
+        list.extend(ffn::modules(&layer.ffn, &parent, self.hidden));
+        list
+    }
+
+    pub(crate) fn embedding(&self) -> Linear {
+        Linear::new("model.embed_tokens".into(), self.vocab, self.hidden)
+    }
+
+    pub(crate) fn lm_head(&self) -> Linear {
+        Linear::new("lm_head".into(), self.vocab, self.hidden)
+    }
+
+    pub(crate) fn final_norm_name(&self) -> String {
+        format!("model.{}", self.final_norm.name)
+    }
+}
+
+/// The name of layer `i`, which its parts begin with.
+pub(crate) fn layer_name(i: usize) -> String {
+    format!("model.layers.{i}")
+}
+
+impl Norms {
+    /// The norms, in the order they are applied.
+    pub fn all(&self) -> Vec<&Norm> {
+        match self {
+            Norms::Pre(norm) => vec![norm],
+            Norms::Sandwich { before, after } => vec![before, after],
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a model costs, from its spec alone: parameters, and memory per cached token.
+//!
+//! Bytes of weights depend on how they are packed and are counted from a checkpoint, in
+//! [`Footprint::of`].
+
+use backend::BLOCK;
+use weights::Checkpoint;
+
+use crate::Error;
+use crate::loader::Loader;
+use crate::modules::Module;
+use crate::recipe::{Head, Mixer, ModelSpec};
+
+/// Bytes of one cached number: keys and values are stored in f16.
+const KV_BYTES: usize = 2;
+
+impl ModelSpec {
+    /// Numbers in the model. A tied head counts once.
+    pub fn n_params(&self) -> u64 {
+        self.modules().iter().fold(0, |sum, module| sum.saturating_add(module.n_params()))
+    }
+
+    /// Numbers that decoding one token reads: all but the experts it does not meet and the
+    /// embeddings of other tokens. A tied head counts.
+    pub fn n_active_params(&self) -> u64 {
+        let head = match self.head {
+            Head::Tied => self.lm_head().n_params(),
+            Head::Separate | Head::IfStored => 0,
+        };
+        self.modules().iter().fold(head, |sum, module| sum.saturating_add(module.n_active_params()))
+    }
+
+    /// Bytes that one more position takes in the caches of all layers together.
+    pub fn kv_bytes_per_token(&self) -> usize {
+        self.layers.iter().map(|layer| layer.mixer.kv_bytes_per_token()).sum()
+    }
+
+    /// Bytes of one KV block in all layers together.
+    pub fn kv_bytes_per_block(&self) -> usize {
+        BLOCK * self.kv_bytes_per_token()
+    }
+
+    /// Bytes of keys and values that decoding one token at the end of `context` positions reads:
+    /// layers with a window read no more than it.
+    pub fn kv_bytes_read(&self, context: usize) -> usize {
+        let read = |mixer: &Mixer| {
+            let Mixer::Attention(attention) = mixer;
+            let seen = attention.shape.window.map_or(context, |window| window.min(context));
+            seen.saturating_mul(mixer.kv_bytes_per_token())
+        };
+        self.layers.iter().map(|layer| read(&layer.mixer)).fold(0, usize::saturating_add)
+    }
+}
+
+impl Mixer {
+    /// Bytes that one more position takes in the cache of this layer.
+    pub fn kv_bytes_per_token(&self) -> usize {
+        let Mixer::Attention(attention) = self;
+        2 * attention.shape.kv_cols() * KV_BYTES
+    }
+}
+
+/// The weights of a model as a checkpoint stores them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Bytes of everything the model uses.
+    pub weight_bytes: u64,
+    /// Bytes that decoding one token reads. What bounds its speed is this over the memory's
+    /// bandwidth.
+    pub bytes_per_token: u64,
+}
+
+impl Footprint {
+    /// Counts without loading anything.
+    ///
+    /// # Errors
+    /// A missing or misshapen tensor, as in loading.
+    pub fn of(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<Footprint, Error> {
+        let loader = Loader::new(spec, checkpoint)?;
+        let mut sum = Footprint { weight_bytes: 0, bytes_per_token: 0 };
+        for module in loader.spec().modules() {
+            let bytes = loader.n_bytes(&module)?;
+            sum.weight_bytes += bytes;
+            sum.bytes_per_token += match &module {
+                Module::Linear(_) | Module::Gain { .. } => bytes,
+                Module::Experts(e) => bytes / e.n as u64 * e.top_k as u64,
+                Module::Embedding(linear) if loader.spec().head == Head::Tied => {
+                    bytes + bytes / linear.rows as u64
+                }
+                Module::Embedding(linear) => bytes / linear.rows as u64,
+            };
+        }
+        Ok(sum)
+    }
+}

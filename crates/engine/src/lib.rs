@@ -18,6 +18,8 @@ mod seq;
 mod sink;
 mod stats;
 
+// What an executor is handed, so that whoever writes one needs no other crate.
+pub use backend::{BLOCK, Batch, BlockId, DeviceError, Span, TokenId};
 pub use engine::{Clock, Engine, Limits};
 pub use executor::{Executor, ExecutorShape};
 pub use handle::{Handle, start};

@@ -7,6 +7,8 @@
 mod filters;
 mod logprobs;
 mod noise;
+#[cfg(test)]
+mod tests;
 
 use backend::TokenId;
 

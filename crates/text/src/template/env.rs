@@ -1,0 +1,93 @@
+//! The Jinja environment of Transformers rebuilt on minijinja: options, globals, filters, tests,
+//! errors. Methods of Python's types are in `methods.rs`.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, UndefinedBehavior};
+
+use super::{methods, pyjson, pystr};
+use crate::Error;
+
+/// Deepest nesting of macros and recursive loops; schema printers need about a tenth.
+const RECURSION: usize = 100;
+
+/// Steps any template may take; a conversation's size adds to it.
+const BASE_FUEL: u64 = 1_000_000;
+
+/// Steps (about: instructions, plus one per 64 bytes made) for a conversation of this size.
+pub(super) fn fuel(n_bytes: usize) -> u64 {
+    BASE_FUEL.saturating_add(16 * n_bytes as u64)
+}
+
+/// The environment without templates.
+pub(super) fn environment() -> Environment<'static> {
+    let mut env = Environment::new();
+    env.set_recursion_limit(RECURSION);
+    env.set_undefined_behavior(UndefinedBehavior::Lenient);
+    env.set_auto_escape_callback(|_| AutoEscape::None);
+    if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
+        env.set_syntax(syntax);
+    }
+    minijinja_contrib::add_to_environment(&mut env);
+    env.set_unknown_method_callback(methods::call);
+    env.set_formatter(write);
+    env.add_filter("tojson", pyjson::tojson);
+    env.add_filter("trim", methods::trim_filter);
+    env.add_filter("string", |value: &Value| match value.as_str() {
+        Some(_) => value.clone(),
+        None => Value::from(pystr::str(value)),
+    });
+    env.add_filter("pprint", |value: &Value| pystr::repr(value));
+    env.add_test("sequence", |value: &Value| {
+        matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
+    });
+    env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
+    env.add_function("raise_exception", raise_exception);
+    env
+}
+
+/// Prints as Python's `str` would.
+fn write(out: &mut Output<'_>, _: &mut State, value: &Value) -> Result<(), minijinja::Error> {
+    let written = match value.as_str() {
+        Some(text) => out.write_str(text),
+        None if value.is_undefined() => return Ok(()),
+        None => out.write_str(&pystr::str(value)),
+    };
+    written.map_err(minijinja::Error::from)
+}
+
+/// Marks an error as the template's own words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Raised(String);
+
+fn raise_exception(message: &Value, _: Kwargs) -> Result<Value, minijinja::Error> {
+    let message = pystr::str(message);
+    let error = minijinja::Error::new(ErrorKind::InvalidOperation, message.clone());
+    Err(error.with_source(Raised(message)))
+}
+
+/// Our error for one of the template engine's.
+pub(super) fn typed(error: &minijinja::Error, limit: u64) -> Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(Raised(message)) = error.downcast_ref() {
+            return Error::Raised(message.clone());
+        }
+        let inner = error.downcast_ref::<minijinja::Error>();
+        if inner.is_some_and(|error| error.kind() == ErrorKind::OutOfFuel) {
+            return Error::TemplateLimit { limit };
+        }
+        cause = error.source();
+    }
+    Error::Render(describe(error))
+}
+
+/// One line with the place in the template.
+pub(super) fn describe(error: &minijinja::Error) -> String {
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    match error.line() {
+        Some(line) => format!("{detail} (line {line} of the template)"),
+        None => detail,
+    }
+}

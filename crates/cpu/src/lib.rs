@@ -4,13 +4,21 @@
 //! nor on the threads, nor on the instruction set; every fast kernel gives the bits of its scalar
 //! twin. `unsafe` lives in `simd/` and `pool/`; everything else works on slices.
 
+mod float;
+mod linear;
 mod memory;
+mod pack;
 mod pool;
+mod rounded;
 mod simd;
 
-pub use memory::{Buf, Part, Staged, StagedSpan, Vector, Weight};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use memory::{Buf, Staged, StagedSpan, Vector, Weight};
+pub(crate) use pack::row_f32;
 pub use pool::{Block, BlockMut, Pool};
-pub use simd::{Isa, Kernels};
+pub use simd::Isa;
+pub(crate) use simd::Kernels;
 
 /// How a [`Cpu`] works.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +46,8 @@ pub struct Cpu {
     pool: Pool,
     kernels: &'static Kernels,
     activations: Activations,
+    /// Locked for the length of one linear layer, by its caller alone.
+    scratch: Mutex<linear::Scratch>,
 }
 
 impl Cpu {
@@ -49,6 +59,7 @@ impl Cpu {
             pool: Pool::new(options.threads),
             kernels: forced.unwrap_or_else(Kernels::detect),
             activations: options.activations,
+            scratch: Mutex::default(),
         }
     }
 
@@ -60,5 +71,10 @@ impl Cpu {
     /// Threads in use, the caller included.
     pub fn threads(&self) -> usize {
         self.pool.threads()
+    }
+
+    /// What a panic left in it is overwritten by the next user.
+    fn scratch(&self) -> MutexGuard<'_, linear::Scratch> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,11 +24,10 @@ pub struct Weight {
 }
 
 /// Some consecutive rows of a [`Weight`] that share a packing.
-pub struct Part {
+struct Part {
     /// The weight's row that is row 0 of `matrix`.
-    pub first_row: usize,
-    /// The packed rows.
-    pub matrix: Matrix,
+    first_row: usize,
+    matrix: Matrix,
 }
 
 /// A short vector of f32.
@@ -103,14 +102,24 @@ impl Weight {
         self.cols
     }
 
+    /// Part `part`, as [`Weight::parts`] counts them.
+    pub fn part(&self, part: usize) -> &Matrix {
+        &self.parts[part].matrix
+    }
+
+    /// The weight's row that is row 0 of part `part`.
+    pub fn part_start(&self, part: usize) -> usize {
+        self.parts[part].first_row
+    }
+
     /// The parts that have rows in `rows`, each with those of *its own* rows that are meant.
-    pub fn parts(&self, rows: Range<usize>) -> impl Iterator<Item = (&Part, Range<usize>)> {
+    pub fn parts(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
         let first = self.parts.partition_point(|p| p.first_row + p.matrix.rows <= rows.start);
-        self.parts[first..].iter().map_while(move |part| {
+        self.parts[first..].iter().enumerate().map_while(move |(i, part)| {
             let start = rows.start.max(part.first_row) - part.first_row;
             let end =
                 rows.end.min(part.first_row + part.matrix.rows).checked_sub(part.first_row)?;
-            (start < end).then_some((part, start..end))
+            (start < end).then_some((first + i, start..end))
         })
     }
 }

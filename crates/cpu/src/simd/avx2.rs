@@ -1,8 +1,21 @@
 //! AVX2, FMA and F16C: every x86 server since 2013.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
+
+use weights::Matrix;
 
 use super::{Isa, Kernels, generic, scalar};
+use crate::pack::{
+    CODE_COLS, CodePanel, FLOAT_COLS, FloatPanel, Group, LANES, Level, STAGED_ROWS, fill_codes,
+    fill_floats,
+};
+use crate::rounded::{GROUP, Rounded};
+
+/// Lanes of one register; a panel has two such halves.
+const HALF: usize = 8;
+/// Rows of activations that are multiplied with a panel together, as far as registers go.
+const TILE: usize = 4;
 
 /// The table, if this machine has the instructions.
 pub(super) fn kernels() -> Option<&'static Kernels> {
@@ -12,10 +25,9 @@ pub(super) fn kernels() -> Option<&'static Kernels> {
     ok.then_some(&KERNELS)
 }
 
-// Every entry is reached through `kernels` alone, which has looked for the instructions.
 static KERNELS: Kernels = Kernels {
     isa: Isa::Avx2,
-    // SAFETY: `kernels` found avx2, fma and f16c.
+    // SAFETY: this table is reached through `kernels` alone, which found avx2, fma and f16c.
     dot: |a, b| unsafe { dot(a, b) },
     // SAFETY: as above.
     axpy: |a, x, y| unsafe { axpy(a, x, y) },
@@ -23,6 +35,16 @@ static KERNELS: Kernels = Kernels {
     widen: |x, out| unsafe { widen(x, out) },
     // SAFETY: as above.
     narrow: |x, out| unsafe { narrow(x, out) },
+    // SAFETY: as above.
+    round: |x, out| unsafe { round(x, out) },
+    // SAFETY: as above.
+    unpack_codes: |matrix, rows, cols, panel| unsafe { unpack_codes(matrix, rows, cols, panel) },
+    // SAFETY: as above.
+    unpack_floats: |matrix, rows, cols, panel| unsafe { unpack_floats(matrix, rows, cols, panel) },
+    // SAFETY: as above.
+    dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
+    // SAFETY: as above.
+    dot_floats: |panel, x, stride, acc| unsafe { dot_floats(panel, x, stride, acc) },
 };
 
 #[target_feature(enable = "avx2,fma")]
@@ -36,28 +58,299 @@ fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
 }
 
 #[target_feature(enable = "avx2,f16c")]
-fn widen(x: &[u16], out: &mut [f32]) {
+pub(super) fn widen(x: &[u16], out: &mut [f32]) {
     assert_eq!(x.len(), out.len());
     let ((x8, x_rest), (out8, out_rest)) = (x.as_chunks::<8>(), out.as_chunks_mut::<8>());
     for (x, out) in x8.iter().zip(out8) {
         // SAFETY: sixteen bytes are readable from `x`, and this load needs no alignment.
         let x = unsafe { _mm_loadu_si128(x.as_ptr().cast()) };
-        // SAFETY: eight f32 are writable from `out`, and this store needs no alignment.
-        unsafe { _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(x)) };
+        store_f32(out, _mm256_cvtph_ps(x));
     }
     generic::widen(x_rest, out_rest);
 }
 
 #[target_feature(enable = "avx2,f16c")]
-fn narrow(x: &[f32], out: &mut [u16]) {
+pub(super) fn narrow(x: &[f32], out: &mut [u16]) {
     assert_eq!(x.len(), out.len());
     let ((x8, x_rest), (out8, out_rest)) = (x.as_chunks::<8>(), out.as_chunks_mut::<8>());
     for (x, out) in x8.iter().zip(out8) {
-        // SAFETY: eight f32 are readable from `x`, and this load needs no alignment.
-        let x = unsafe { _mm256_loadu_ps(x.as_ptr()) };
-        let x = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+        let x = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(load_f32(x));
         // SAFETY: sixteen bytes are writable from `out`, and this store needs no alignment.
         unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), x) };
     }
     scalar::narrow(x_rest, out_rest);
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn round(x: &[f32], out: &mut [Rounded]) {
+    generic::round(x, out);
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn unpack_codes(matrix: &Matrix, rows: Range<usize>, cols: Range<usize>, panel: &mut CodePanel) {
+    fill_codes(matrix, rows, cols, panel, |rows, lane, out| interleave_codes(rows, lane, out));
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn unpack_floats(matrix: &Matrix, rows: Range<usize>, cols: Range<usize>, panel: &mut FloatPanel) {
+    fill_floats(matrix, rows, cols, panel, |rows, lane, out| interleave_floats(rows, lane, out));
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn interleave_codes(
+    rows: &[[u8; CODE_COLS]; STAGED_ROWS],
+    lane: usize,
+    out: &mut [[u8; 4 * LANES]],
+) {
+    let rows = rows.each_ref().map(|row| row.as_chunks::<GROUP>().0);
+    for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let columns = transpose(rows.map(|row| load_u8(&row[i])));
+        for (out, column) in out.iter_mut().zip(columns) {
+            if let Some(out) = out[4 * lane..].first_chunk_mut() {
+                store_u8(out, column);
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn interleave_floats(
+    rows: &[[f32; FLOAT_COLS]; STAGED_ROWS],
+    lane: usize,
+    out: &mut [[f32; LANES]],
+) {
+    let rows = rows.each_ref().map(|row| row.as_chunks::<8>().0);
+    for (i, out) in out.chunks_mut(8).enumerate() {
+        let columns = transpose(rows.map(|row| _mm256_castps_si256(load_f32(&row[i]))));
+        for (out, column) in out.iter_mut().zip(columns) {
+            if let Some(out) = out[lane..].first_chunk_mut() {
+                store_f32(out, _mm256_castsi256_ps(column));
+            }
+        }
+    }
+}
+
+/// Eight rows of eight 32-bit words as eight columns.
+#[target_feature(enable = "avx2")]
+fn transpose(r: [__m256i; 8]) -> [__m256i; 8] {
+    let pair =
+        |i: usize| (_mm256_unpacklo_epi32(r[i], r[i + 1]), _mm256_unpackhi_epi32(r[i], r[i + 1]));
+    let [(a0, a1), (b0, b1), (c0, c1), (d0, d1)] = [pair(0), pair(2), pair(4), pair(6)];
+    let four = |x, y| (_mm256_unpacklo_epi64(x, y), _mm256_unpackhi_epi64(x, y));
+    let [(p0, p1), (p2, p3)] = [four(a0, b0), four(a1, b1)];
+    let [(q0, q1), (q2, q3)] = [four(c0, d0), four(c1, d1)];
+    let low = |p, q| _mm256_permute2x128_si256::<0x20>(p, q);
+    let high = |p, q| _mm256_permute2x128_si256::<0x31>(p, q);
+    [
+        low(p0, q0),
+        low(p1, q1),
+        low(p2, q2),
+        low(p3, q3),
+        high(p0, q0),
+        high(p1, q1),
+        high(p2, q2),
+        high(p3, q3),
+    ]
+}
+
+/// How products of codes and activations are summed without leaving 16 bits.
+mod depth {
+    /// `8 * 2 * 15 * 127 < 2^15`.
+    pub(super) const UP_TO_15: usize = 8;
+    /// `4 * 2 * 31 * 127 < 2^15`.
+    pub(super) const UP_TO_31: usize = 4;
+    /// `2 * 2 * 63 * 127 < 2^15`.
+    pub(super) const UP_TO_63: usize = 2;
+    /// 128 is taken off every code first: `2 * 128 * 127 < 2^15`.
+    pub(super) const UP_TO_255: usize = 1;
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn dot_codes(panel: &CodePanel, x: &[Rounded], stride: usize, acc: &mut [[f32; LANES]]) {
+    use depth::*;
+    match panel.coding.max {
+        0..=15 => by_group::<UP_TO_15>(panel, x, stride, acc),
+        16..=31 => by_group::<UP_TO_31>(panel, x, stride, acc),
+        32..=63 => by_group::<UP_TO_63>(panel, x, stride, acc),
+        64..=255 => by_group::<UP_TO_255>(panel, x, stride, acc),
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn by_group<const DEPTH: usize>(
+    panel: &CodePanel,
+    x: &[Rounded],
+    stride: usize,
+    acc: &mut [[f32; LANES]],
+) {
+    match panel.coding.group {
+        Group::Of32 => by_rows::<DEPTH, 8>(panel, x, stride, acc),
+        Group::Of16 => by_rows::<DEPTH, 4>(panel, x, stride, acc),
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn by_rows<const DEPTH: usize, const STEPS: usize>(
+    panel: &CodePanel,
+    x: &[Rounded],
+    stride: usize,
+    acc: &mut [[f32; LANES]],
+) {
+    let n_groups = panel.cols / GROUP;
+    let row = |r: usize| &x[r * stride..][..n_groups];
+    let (tiles, rest) = acc.as_chunks_mut::<TILE>();
+    for (i, acc) in tiles.iter_mut().enumerate() {
+        tile::<TILE, DEPTH, STEPS>(panel, std::array::from_fn(|r| row(i * TILE + r)), acc);
+    }
+    let first = tiles.len() * TILE;
+    let (pairs, single) = rest.as_chunks_mut::<2>();
+    for acc in pairs.iter_mut() {
+        tile::<2, DEPTH, STEPS>(panel, [row(first), row(first + 1)], acc);
+    }
+    for acc in single {
+        tile::<1, DEPTH, STEPS>(panel, [row(first + 2 * pairs.len())], std::array::from_mut(acc));
+    }
+}
+
+/// `R` rows of activations against a panel whose groups take `STEPS` lines of codes.
+#[target_feature(enable = "avx2,fma")]
+fn tile<const R: usize, const DEPTH: usize, const STEPS: usize>(
+    panel: &CodePanel,
+    x: [&[Rounded]; R],
+    acc: &mut [[f32; LANES]; R],
+) {
+    let parts = 8 / STEPS;
+    // What the integer sums start from, per unit of the sum of the activations' codes.
+    let lifted = if DEPTH == depth::UP_TO_255 { 128 } else { 0 };
+    let (offset, has_min) = match panel.coding.level {
+        Level::Zero(zero) => (lifted - zero, false),
+        Level::Min => (lifted, true),
+    };
+    let offset = _mm256_set1_epi32(offset);
+    for half in 0..2 {
+        let mut sums: [__m256; R] = std::array::from_fn(|r| load_half_f32(&acc[r], half));
+        for g in 0..panel.cols / GROUP {
+            for part in 0..parts {
+                let k = g * parts + part;
+                let scales = load_half_f32(&panel.scales[k], half);
+                let mins = load_half_f32(&panel.mins[k], half);
+                let codes = x.map(|x| &x[g].codes.as_chunks::<4>().0[part * 4..][..STEPS]);
+                let lines = &panel.codes[k * STEPS..][..STEPS];
+                let dots = products::<R, DEPTH>(lines, half, codes);
+                for r in 0..R {
+                    let (sum, weighted) = x[r][g].sums_of(panel.coding.group, part);
+                    let start = _mm256_mullo_epi32(offset, _mm256_set1_epi32(sum));
+                    let dot = _mm256_cvtepi32_ps(_mm256_add_epi32(dots[r], start));
+                    let scale = _mm256_mul_ps(scales, _mm256_set1_ps(x[r][g].scale));
+                    sums[r] = _mm256_fmadd_ps(dot, scale, sums[r]);
+                    if has_min {
+                        sums[r] = _mm256_fmadd_ps(mins, _mm256_set1_ps(weighted), sums[r]);
+                    }
+                }
+            }
+        }
+        for r in 0..R {
+            store_half_f32(&mut acc[r], half, sums[r]);
+        }
+    }
+}
+
+/// Integer dot products of some columns: one half of the lines' lanes with each row of codes.
+#[target_feature(enable = "avx2")]
+fn products<const R: usize, const DEPTH: usize>(
+    lines: &[[u8; 4 * LANES]],
+    half: usize,
+    x: [&[[i8; 4]]; R],
+) -> [__m256i; R] {
+    let ones = _mm256_set1_epi16(1);
+    let mut dots = [_mm256_setzero_si256(); R];
+    for (i, lines) in lines.chunks(DEPTH).enumerate() {
+        let mut sums = [_mm256_setzero_si256(); R];
+        for (j, line) in lines.iter().enumerate() {
+            let w = load_u8(&line.as_chunks::<32>().0[half]);
+            for r in 0..R {
+                let x = _mm256_set1_epi32(i32::from_le_bytes(x[r][i * DEPTH + j].map(|x| x as u8)));
+                let product = if DEPTH == depth::UP_TO_255 {
+                    let w = _mm256_xor_si256(w, _mm256_set1_epi8(i8::MIN));
+                    _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                } else {
+                    _mm256_maddubs_epi16(w, x)
+                };
+                sums[r] = _mm256_add_epi16(sums[r], product);
+            }
+        }
+        for r in 0..R {
+            dots[r] = _mm256_add_epi32(dots[r], _mm256_madd_epi16(sums[r], ones));
+        }
+    }
+    dots
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn dot_floats(panel: &FloatPanel, x: &[f32], stride: usize, acc: &mut [[f32; LANES]]) {
+    let row = |r: usize| &x[r * stride..][..panel.cols];
+    let (tiles, rest) = acc.as_chunks_mut::<TILE>();
+    for (i, acc) in tiles.iter_mut().enumerate() {
+        float_tile::<TILE>(panel, std::array::from_fn(|r| row(i * TILE + r)), acc);
+    }
+    for (i, acc) in rest.iter_mut().enumerate() {
+        float_tile::<1>(panel, [row(tiles.len() * TILE + i)], std::array::from_mut(acc));
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn float_tile<const R: usize>(panel: &FloatPanel, x: [&[f32]; R], acc: &mut [[f32; LANES]; R]) {
+    for (i, lines) in panel.values[..panel.cols].chunks(GROUP).enumerate() {
+        let x = x.map(|x| &x[i * GROUP..][..lines.len()]);
+        let mut parts = [[_mm256_setzero_ps(); 2]; R];
+        for (k, line) in lines.iter().enumerate() {
+            let w = [load_half_f32(line, 0), load_half_f32(line, 1)];
+            for r in 0..R {
+                let x = _mm256_set1_ps(x[r][k]);
+                for (part, w) in parts[r].iter_mut().zip(w) {
+                    *part = _mm256_fmadd_ps(x, w, *part);
+                }
+            }
+        }
+        for r in 0..R {
+            for (half, part) in parts[r].into_iter().enumerate() {
+                let sum = _mm256_add_ps(load_half_f32(&acc[r], half), part);
+                store_half_f32(&mut acc[r], half, sum);
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn load_u8(x: &[u8; 32]) -> __m256i {
+    // SAFETY: 32 bytes are readable from `x`, and this load needs no alignment.
+    unsafe { _mm256_loadu_si256(x.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx2")]
+fn store_u8(out: &mut [u8; 32], x: __m256i) {
+    // SAFETY: 32 bytes are writable from `out`, and this store needs no alignment.
+    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), x) };
+}
+
+#[target_feature(enable = "avx2")]
+fn load_f32(x: &[f32; 8]) -> __m256 {
+    // SAFETY: eight f32 are readable from `x`, and this load needs no alignment.
+    unsafe { _mm256_loadu_ps(x.as_ptr()) }
+}
+
+#[target_feature(enable = "avx2")]
+fn store_f32(out: &mut [f32; 8], x: __m256) {
+    // SAFETY: eight f32 are writable from `out`, and this store needs no alignment.
+    unsafe { _mm256_storeu_ps(out.as_mut_ptr(), x) };
+}
+
+#[target_feature(enable = "avx2")]
+fn load_half_f32(x: &[f32; LANES], half: usize) -> __m256 {
+    load_f32(&x.as_chunks::<HALF>().0[half])
+}
+
+#[target_feature(enable = "avx2")]
+fn store_half_f32(out: &mut [f32; LANES], half: usize, x: __m256) {
+    store_f32(&mut out.as_chunks_mut::<HALF>().0[half], x);
 }

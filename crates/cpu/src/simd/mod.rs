@@ -11,6 +11,13 @@
 
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
+use weights::Matrix;
+
+use crate::pack::{CodePanel, FloatPanel, LANES};
+use crate::rounded::Rounded;
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod generic;
@@ -25,46 +32,67 @@ pub enum Isa {
     Scalar,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
+    /// x86-64 with AVX-512 F, BW, VL and VNNI on top.
+    Avx512,
 }
 
 /// The inner loops of one instruction set.
-pub struct Kernels {
+pub(crate) struct Kernels {
     /// What they need.
-    pub isa: Isa,
+    pub(crate) isa: Isa,
     /// Dot product of two slices of the same length: element `i` is added by a fused multiply-add to
     /// lane `i % 16`; lanes `l` and `l + 8` are added, then `l` and `l + 4`, `l + 2`, `l + 1`.
-    pub dot: fn(&[f32], &[f32]) -> f32,
+    pub(crate) dot: fn(&[f32], &[f32]) -> f32,
     /// `y[i] = fma(a, x[i], y[i])` over two slices of the same length.
-    pub axpy: fn(f32, &[f32], &mut [f32]),
+    pub(crate) axpy: fn(f32, &[f32], &mut [f32]),
     /// Widens f16 to f32.
-    pub widen: fn(&[u16], &mut [f32]),
+    pub(crate) widen: fn(&[u16], &mut [f32]),
     /// Rounds f32 to the nearest f16, ties to even.
-    pub narrow: fn(&[f32], &mut [u16]),
+    pub(crate) narrow: fn(&[f32], &mut [u16]),
+    /// Rounds a row, whose length is a multiple of 32, to 8 bits in groups.
+    pub(crate) round: fn(&[f32], &mut [Rounded]),
+    /// Unpacks some rows (at most a panel's lanes) and columns of a matrix that has codes.
+    pub(crate) unpack_codes: fn(&Matrix, Range<usize>, Range<usize>, &mut CodePanel),
+    /// Widens some rows (at most a panel's lanes) and columns of any matrix.
+    pub(crate) unpack_floats: fn(&Matrix, Range<usize>, Range<usize>, &mut FloatPanel),
+    /// Adds to every `acc[row]` the product of one row of activations with a panel. Row `r` starts
+    /// at group `r * stride`.
+    ///
+    /// Groups of the coding come in order. Each adds, fused, its whole integer dot product times the
+    /// (rounded) product of both scales, then, if the coding has minimums, fused, the minimum times
+    /// the group's weighted sum.
+    pub(crate) dot_codes: fn(&CodePanel, &[Rounded], usize, &mut [[f32; LANES]]),
+    /// Adds to every `acc[row]` the product of one row of activations with a panel. Row `r` starts
+    /// at number `r * stride`.
+    ///
+    /// Each run of 32 columns is summed from zero, in order, by fused multiply-adds, then added.
+    pub(crate) dot_floats: fn(&FloatPanel, &[f32], usize, &mut [[f32; LANES]]),
 }
 
 impl Isa {
     /// Its name, as a person would write it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Isa::Scalar => "scalar",
             Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512-vnni",
         }
     }
 }
 
 impl Kernels {
     /// The best this machine can run.
-    pub fn detect() -> &'static Kernels {
+    pub(crate) fn detect() -> &'static Kernels {
         Kernels::available().last().unwrap_or(&scalar::KERNELS)
     }
 
     /// Those of `isa`, if this machine can run them.
-    pub fn of(isa: Isa) -> Option<&'static Kernels> {
+    pub(crate) fn of(isa: Isa) -> Option<&'static Kernels> {
         Kernels::available().find(|kernels| kernels.isa == isa)
     }
 
     /// Everything this machine can run, slowest first.
-    pub fn available() -> impl Iterator<Item = &'static Kernels> {
+    pub(crate) fn available() -> impl Iterator<Item = &'static Kernels> {
         #[cfg(target_arch = "x86_64")]
         let faster = [avx2::kernels()];
         #[cfg(not(target_arch = "x86_64"))]

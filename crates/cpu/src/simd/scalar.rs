@@ -2,6 +2,7 @@
 //! can.
 
 use super::{Isa, Kernels, generic};
+use crate::pack::{fill_codes, fill_floats};
 
 pub(super) static KERNELS: Kernels = Kernels {
     isa: Isa::Scalar,
@@ -9,6 +10,15 @@ pub(super) static KERNELS: Kernels = Kernels {
     axpy: |a, x, y| generic::axpy(a, x, y),
     widen: |x, out| generic::widen(x, out),
     narrow,
+    round: |x, out| generic::round(x, out),
+    unpack_codes: |matrix, rows, cols, panel| {
+        fill_codes(matrix, rows, cols, panel, generic::interleave_codes);
+    },
+    unpack_floats: |matrix, rows, cols, panel| {
+        fill_floats(matrix, rows, cols, panel, generic::interleave_floats);
+    },
+    dot_codes: |panel, x, stride, acc| generic::dot_codes(panel, x, stride, acc),
+    dot_floats: |panel, x, stride, acc| generic::dot_floats(panel, x, stride, acc),
 };
 
 pub(super) fn narrow(x: &[f32], out: &mut [u16]) {

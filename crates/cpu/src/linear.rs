@@ -1,0 +1,234 @@
+//! `out = x . w^T + bias`, for one weight or for many experts at once.
+//!
+//! A task takes some panels of a weight, unpacks each into the L1 cache piece by piece and
+//! multiplies every row of activations with it. So weights are read once whatever the number of rows
+//! (up to [`MAX_ROWS`]), and an output element is one lane's sum over the columns in order: neither
+//! rows, nor threads, nor the cutting into panels and pieces can change it. The order of that sum is
+//! [`crate::Kernels::dot_codes`]'s for weights with codes, [`crate::Kernels::dot_floats`]'s for the
+//! rest and for exact activations; the bias is added last.
+
+use std::ops::Range;
+
+use weights::Matrix;
+
+use crate::pack::{CODE_COLS, CodePanel, Coding, FLOAT_COLS, FloatPanel, LANES};
+use crate::pool::{Block, BlockMut};
+use crate::rounded::{GROUP, Rounded};
+use crate::{Activations, Buf, Cpu, Vector, Weight};
+
+/// Rows that meet a panel while it is unpacked: as many as have their activations in the L2 cache.
+const MAX_ROWS: usize = 128;
+/// Tasks per thread, so that a thread that is held up leaves its share to the others.
+const TASKS_PER_THREAD: usize = 6;
+/// What pieces of a row start at multiples of: the longest block of any packing.
+const PIECE: usize = 256;
+
+/// Rows of activations that meet the same rows of a weight.
+#[derive(Clone, Debug)]
+pub(crate) struct Meeting {
+    /// Rows of the activations and of the result.
+    pub(crate) rows: Range<usize>,
+    /// Rows of the weight, which become the columns of the result. Every meeting of one call has
+    /// equally many.
+    pub(crate) outputs: Range<usize>,
+}
+
+/// What [`linear`] keeps between calls so that it need not allocate.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    rounded: Vec<Rounded>,
+    tasks: Vec<Task>,
+    blocks: Vec<Block>,
+}
+
+/// Some consecutive outputs of one part of a weight.
+struct Task {
+    /// Index into the weight's parts.
+    part: usize,
+    /// Rows of that part.
+    outputs: Range<usize>,
+}
+
+/// The activations of a call, as its kernels take them.
+struct Input<'a> {
+    floats: &'a [f32],
+    /// Empty if nothing needs them.
+    rounded: &'a [Rounded],
+    cols: usize,
+}
+
+/// `out = x . w^T + bias` over all rows of both.
+pub(crate) fn linear(cpu: &Cpu, x: &Buf, w: &Weight, bias: Option<&Vector>, out: &mut Buf) {
+    let meeting = Meeting { rows: 0..x.rows(), outputs: 0..w.rows() };
+    meetings(cpu, x, w, &[meeting], bias, out);
+}
+
+/// For each meeting, `out[its rows] = x[its rows] . w[its outputs]^T`: the experts of a mixture in
+/// one parallel region. Meetings come in row order; rows of `out` that no meeting names keep what
+/// they had.
+pub(crate) fn grouped(cpu: &Cpu, x: &Buf, w: &Weight, groups: &[Meeting], out: &mut Buf) {
+    meetings(cpu, x, w, groups, None, out);
+}
+
+fn meetings(
+    cpu: &Cpu,
+    x: &Buf,
+    w: &Weight,
+    groups: &[Meeting],
+    bias: Option<&Vector>,
+    out: &mut Buf,
+) {
+    assert_eq!(x.cols(), w.cols(), "activations have the columns of the weight");
+    let n_outputs = groups.first().map_or(0, |m| m.outputs.len());
+    let out = out.reshape(x.rows(), n_outputs);
+    let mut scratch = cpu.scratch();
+    let Scratch { rounded, tasks, blocks } = &mut *scratch;
+    plan(cpu, w, groups, tasks, blocks);
+    if tasks.iter().any(|task| cpu.uses_codes(w.part(task.part))) {
+        round(cpu, x, rounded);
+    }
+    let input = Input { floats: x.values(), rounded, cols: x.cols() };
+    let bias = bias.map(|bias| bias.0.as_slice());
+    cpu.pool.blocks(out, n_outputs, blocks, |i, out| {
+        let bias = bias.map(|bias| &bias[blocks[i].cols.clone()]);
+        run(cpu, w.part(tasks[i].part), &tasks[i], (&input, &blocks[i].rows), bias, out);
+    });
+}
+
+/// Rounds every row of `x`.
+fn round(cpu: &Cpu, x: &Buf, rounded: &mut Vec<Rounded>) {
+    let n_groups = x.cols() / GROUP;
+    rounded.resize(x.rows() * n_groups, Rounded::default());
+    // A region costs about as much as rounding a few thousand numbers.
+    if x.values().len() < 8192 {
+        return (cpu.kernels.round)(x.values(), rounded);
+    }
+    cpu.pool.rows(rounded, n_groups, |row, out| (cpu.kernels.round)(x.row(row), out));
+}
+
+/// Cuts the work into tasks of whole panels and names the block of the result each one writes.
+fn plan(cpu: &Cpu, w: &Weight, groups: &[Meeting], tasks: &mut Vec<Task>, blocks: &mut Vec<Block>) {
+    tasks.clear();
+    blocks.clear();
+    let n_outputs: usize = groups.iter().map(|m| m.outputs.len()).sum();
+    let n_panels = n_outputs.div_ceil(LANES);
+    let step = n_panels.div_ceil(cpu.threads() * TASKS_PER_THREAD).max(1) * LANES;
+    for group in groups.iter().filter(|m| !m.rows.is_empty()) {
+        for (part, outputs) in w.parts(group.outputs.clone()) {
+            for start in outputs.clone().step_by(step) {
+                let outputs = start..(start + step).min(outputs.end);
+                let first = w.part_start(part) + start - group.outputs.start;
+                let cols = first..first + outputs.len();
+                blocks.push(Block { rows: group.rows.clone(), cols });
+                tasks.push(Task { part, outputs });
+            }
+        }
+    }
+}
+
+/// One task: panel by panel, and for every panel as many rows at a time as stay in the cache.
+fn run(
+    cpu: &Cpu,
+    matrix: &Matrix,
+    task: &Task,
+    (input, rows): (&Input<'_>, &Range<usize>),
+    bias: Option<&[f32]>,
+    mut out: BlockMut<'_>,
+) {
+    let mut work = Work::new(cpu, matrix);
+    let mut acc = [[0.0; LANES]; MAX_ROWS];
+    for first in (0..task.outputs.len()).step_by(LANES) {
+        let n = LANES.min(task.outputs.len() - first);
+        let start = task.outputs.start + first;
+        for batch in rows.clone().step_by(MAX_ROWS) {
+            let batch = batch..(batch + MAX_ROWS).min(rows.end);
+            let acc = &mut acc[..batch.len()];
+            acc.fill([0.0; LANES]);
+            work.multiply(start..start + n, input, batch.start, acc);
+            for (r, acc) in acc.iter().enumerate() {
+                let out = &mut out.row(batch.start - rows.start + r)[first..first + n];
+                match bias {
+                    None => out.copy_from_slice(&acc[..n]),
+                    Some(bias) => {
+                        let sums = acc.iter().zip(&bias[first..first + n]);
+                        out.iter_mut().zip(sums).for_each(|(out, (acc, bias))| *out = acc + bias);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A matrix and the panel its rows go through.
+struct Work<'a> {
+    cpu: &'a Cpu,
+    matrix: &'a Matrix,
+    panel: Panel,
+}
+
+#[allow(clippy::large_enum_variant, reason = "lives on the stack of one task")]
+enum Panel {
+    Codes(CodePanel),
+    Floats(FloatPanel),
+}
+
+impl<'a> Work<'a> {
+    fn new(cpu: &'a Cpu, matrix: &'a Matrix) -> Work<'a> {
+        let panel = if cpu.uses_codes(matrix) {
+            Panel::Codes(CodePanel::new())
+        } else {
+            Panel::Floats(FloatPanel::new())
+        };
+        Work { cpu, matrix, panel }
+    }
+
+    /// Adds the products of rows `row..row + acc.len()` of the input with some outputs.
+    fn multiply(
+        &mut self,
+        outputs: Range<usize>,
+        input: &Input<'_>,
+        row: usize,
+        acc: &mut [[f32; LANES]],
+    ) {
+        let kernels = self.cpu.kernels;
+        match &mut self.panel {
+            Panel::Codes(panel) => {
+                let stride = input.cols / GROUP;
+                for cols in pieces(input.cols, CODE_COLS) {
+                    (kernels.unpack_codes)(self.matrix, outputs.clone(), cols.clone(), panel);
+                    let x = &input.rounded[row * stride + cols.start / GROUP..];
+                    (kernels.dot_codes)(panel, x, stride, acc);
+                }
+            }
+            Panel::Floats(panel) => {
+                for cols in pieces(input.cols, FLOAT_COLS) {
+                    (kernels.unpack_floats)(self.matrix, outputs.clone(), cols.clone(), panel);
+                    let x = &input.floats[row * input.cols + cols.start..];
+                    (kernels.dot_floats)(panel, x, input.cols, acc);
+                }
+            }
+        }
+    }
+}
+
+impl Cpu {
+    /// Whether `matrix` is multiplied as codes with rounded activations.
+    fn uses_codes(&self, matrix: &Matrix) -> bool {
+        self.activations == Activations::Int8
+            && Coding::of(matrix.packing).is_some()
+            && matrix.cols.is_multiple_of(GROUP)
+    }
+}
+
+/// `0..cols` in pieces of at most `most` that are about equally long and start at multiples of
+/// [`PIECE`].
+fn pieces(cols: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let n = cols.div_ceil(most).max(1);
+    let step = cols.div_ceil(n).next_multiple_of(PIECE).min(most).max(1);
+    (0..cols).step_by(step).map(move |start| start..(start + step).min(cols))
+}
+
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Some columns of a row as f32, with the bits of [`Matrix::dequantize_row`].
+
+use std::ops::Range;
+
+use weights::{Float, Matrix, Packing, gguf};
+
+use super::{FLOAT_COLS, affine, part_of_row};
+use crate::float::{e4m3_to_f32, e8m0_to_f32, f16_to_f32, f32_at, float_at};
+
+/// Twice the value of a four-bit float; see [`super::fp4`].
+const E2M1_DOUBLED: [f32; 16] =
+    [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, -0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0];
+
+/// Columns `cols` of row `row`. `cols` starts and ends at blocks of the packing.
+#[inline(always)]
+pub(crate) fn widen_row(matrix: &Matrix, row: usize, cols: Range<usize>, out: &mut [f32]) {
+    let packing = matrix.packing;
+    let data = part_of_row(&matrix.data, row, packing.row_bytes(matrix.cols), matrix.cols, &cols);
+    let scale_bytes = packing.row_scale_bytes(matrix.cols);
+    let scales = part_of_row(&matrix.scales, row, scale_bytes, matrix.cols, &cols);
+    match packing {
+        Packing::Plain(float) => plain(float, data, out),
+        Packing::Affine { bits, group, scale } => {
+            let mins = part_of_row(&matrix.biases, row, scale_bytes, matrix.cols, &cols);
+            let group = usize::from(group);
+            let mut codes = [0; FLOAT_COLS];
+            affine::unpack(bits, data, &mut codes[..out.len()]);
+            for (g, (out, codes)) in out.chunks_mut(group).zip(codes.chunks(group)).enumerate() {
+                let (s, b) = (float_at(scale, scales, g), float_at(scale, mins, g));
+                out.iter_mut().zip(codes).for_each(|(out, q)| *out = s * f32::from(*q) + b);
+            }
+        }
+        Packing::Mxfp4 => fp4(data, scales, |s| 0.5 * e8m0_to_f32(s), out),
+        Packing::Nvfp4 => fp4(data, scales, |s| 0.5 * e4m3_to_f32(s), out),
+        Packing::Mxfp8 => {
+            for ((out, data), scale) in out.chunks_mut(32).zip(data.chunks(32)).zip(scales) {
+                fp8(data, e8m0_to_f32(*scale), out);
+            }
+        }
+        Packing::Fp8Blocks { rows, cols: block } => {
+            let block = block as usize;
+            let line = row / rows as usize * matrix.cols.div_ceil(block);
+            let mut at = 0;
+            while at < out.len() {
+                let column = cols.start + at;
+                let n = (block - column % block).min(out.len() - at);
+                let scale = f32_at(&matrix.scales, line + column / block);
+                fp8(&data[at..at + n], scale, &mut out[at..at + n]);
+                at += n;
+            }
+        }
+        Packing::Gguf(ty) => gguf::blocks::dequantize(ty, data, out),
+    }
+}
+
+#[inline(always)]
+fn plain(float: Float, data: &[u8], out: &mut [f32]) {
+    match float {
+        Float::F32 => {
+            for (out, x) in out.iter_mut().zip(data.as_chunks().0) {
+                *out = f32::from_le_bytes(*x);
+            }
+        }
+        Float::F16 => {
+            for (out, x) in out.iter_mut().zip(data.as_chunks().0) {
+                *out = f16_to_f32(u16::from_le_bytes(*x));
+            }
+        }
+        Float::Bf16 => {
+            for (out, [low, high]) in out.iter_mut().zip(data.as_chunks().0) {
+                *out = f32::from_le_bytes([0, 0, *low, *high]);
+            }
+        }
+    }
+}
+
+/// Low nibble first; every scale byte stands for as many elements as the others.
+#[inline(always)]
+fn fp4(data: &[u8], scales: &[u8], half: impl Fn(u8) -> f32, out: &mut [f32]) {
+    let group = out.len() / scales.len().max(1);
+    let groups = out.chunks_mut(group).zip(data.chunks(group / 2)).zip(scales);
+    for ((out, data), scale) in groups {
+        let scale = half(*scale);
+        for (out, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(data) {
+            let (low, high) = (usize::from(byte & 15), usize::from(byte >> 4));
+            *out = [E2M1_DOUBLED[low] * scale, E2M1_DOUBLED[high] * scale];
+        }
+    }
+}
+
+#[inline(always)]
+fn fp8(data: &[u8], scale: f32, out: &mut [f32]) {
+    for (out, byte) in out.iter_mut().zip(data) {
+        *out = e4m3_to_f32(*byte) * scale;
+    }
+}

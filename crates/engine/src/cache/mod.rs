@@ -9,6 +9,8 @@ mod book;
 mod charge;
 mod pool;
 mod prefix;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use book::{CacheBook, SeqKey};
 pub(crate) use charge::Charge;

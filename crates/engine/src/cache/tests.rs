@@ -1,0 +1,197 @@
+//! The books' promises, over hand-made and random traffic.
+
+use backend::{BLOCK, TokenId};
+use proptest::prelude::*;
+
+use super::{CacheBook, Charge, SeqKey};
+
+const LONGEST: usize = 1 << 20;
+
+fn tokens(n: usize, salt: u32) -> Vec<TokenId> {
+    (0..n as u32).map(|i| i * 3 + salt).collect()
+}
+
+/// Opens a sequence with room for its prompt, runs all of it and closes it. Returns how many
+/// tokens had to be computed.
+fn run(book: &mut CacheBook, prompt: &[TokenId]) -> usize {
+    let key = open(book, prompt, 1);
+    let rows = prompt.len() - book.len(key);
+    advance(book, key, rows, prompt);
+    book.close(key);
+    assert_eq!(book.faults(), None);
+    rows
+}
+
+fn open(book: &mut CacheBook, prompt: &[TokenId], max_tokens: usize) -> SeqKey {
+    book.open(prompt, Charge::new(prompt.len(), max_tokens, LONGEST)).unwrap()
+}
+
+fn advance(book: &mut CacheBook, key: SeqKey, rows: usize, tokens: &[TokenId]) {
+    book.reserve(key, rows).unwrap();
+    book.commit(key, rows, tokens);
+}
+
+/// An exact repeat computes at least one token and at most the last block (K01).
+#[test]
+fn a_repeated_prompt_is_never_free_and_never_dear() {
+    for (n, expected) in [(1, 1), (31, 31), (32, 32), (33, 1), (40, 8), (64, 32), (65, 1)] {
+        let mut book = CacheBook::new(8);
+        assert_eq!(run(&mut book, &tokens(n, 0)), n);
+        assert_eq!(run(&mut book, &tokens(n, 0)), expected, "{n} tokens");
+    }
+}
+
+/// Whole blocks that are equal from the first token on, and no others (K02).
+#[test]
+fn reuse_goes_as_far_as_the_prompts_are_equal() {
+    let check = |shared: usize, expected: usize| {
+        let mut book = CacheBook::new(16);
+        run(&mut book, &tokens(100, 0));
+        let mut second = tokens(shared, 0);
+        second.extend(tokens(120 - shared, 1));
+        assert_eq!(120 - run(&mut book, &second), expected, "{shared} tokens in common");
+    };
+    check(0, 0);
+    check(31, 0);
+    check(32, 32);
+    check(63, 32);
+    check(96, 96);
+    // The same block after another one is not the same block.
+    let mut book = CacheBook::new(16);
+    let (first, second) = (tokens(32, 0), tokens(32, 5));
+    run(&mut book, &[&first[..], &second, &[1]].concat());
+    assert_eq!(run(&mut book, &[&second[..], &second, &[1]].concat()), 65);
+}
+
+#[test]
+fn what_is_still_being_written_is_not_shared() {
+    let mut book = CacheBook::new(16);
+    let prompt = tokens(80, 0);
+    let writer = open(&mut book, &prompt, 1);
+    advance(&mut book, writer, 50, &prompt);
+    let reader = open(&mut book, &prompt, 1);
+    assert_eq!(book.len(reader), BLOCK);
+    assert_eq!(book.blocks(reader), &book.blocks(writer)[..1]);
+    // Both go on and fill the same block; one copy stays.
+    advance(&mut book, writer, 30, &prompt);
+    advance(&mut book, reader, 40, &prompt);
+    assert_eq!(book.blocks(reader)[..2], book.blocks(writer)[..2]);
+    assert_ne!(book.blocks(reader)[2], book.blocks(writer)[2]);
+    assert_eq!(book.counts().held, 4);
+    book.close(writer);
+    book.close(reader);
+    assert_eq!(book.faults(), None);
+    let counts = book.counts();
+    assert_eq!((counts.free, counts.cached, counts.held), (14, 2, 0));
+}
+
+#[test]
+fn the_least_recently_used_goes_first_and_beginnings_last() {
+    let check = |n_more: u32, first: usize, second: usize| {
+        let mut book = CacheBook::new(6);
+        run(&mut book, &tokens(96, 0));
+        run(&mut book, &tokens(96, 1));
+        // Uses the first one again; its last block is computed anew.
+        assert_eq!(run(&mut book, &tokens(96, 0)), 32);
+        (0..n_more).for_each(|salt| assert_eq!(run(&mut book, &tokens(32, 10 + salt)), 32));
+        let mut cached = |salt| {
+            let key = open(&mut book, &tokens(97, salt), 0);
+            let len = book.len(key);
+            book.close(key);
+            len
+        };
+        assert_eq!((cached(0), cached(1)), (first, second), "{n_more} more");
+    };
+    check(0, 96, 96);
+    check(1, 96, 64);
+    check(2, 96, 32);
+    check(3, 96, 0);
+    check(4, 64, 0);
+    check(5, 32, 0);
+    check(6, 0, 0);
+}
+
+#[test]
+fn rows_that_were_reserved_and_not_kept_leave_nothing_behind() {
+    let mut book = CacheBook::new(8);
+    let all = tokens(200, 0);
+    let key = open(&mut book, &all[..40], 160);
+    book.reserve(key, 130).unwrap();
+    assert_eq!(book.blocks(key).len(), 5);
+    book.commit(key, 40, &all);
+    assert_eq!((book.len(key), book.blocks(key).len()), (40, 2));
+    advance(&mut book, key, 24, &all);
+    book.close(key);
+    assert_eq!(run(&mut book, &all[..65]), 1);
+}
+
+/// A sequence in the random traffic below.
+struct Live {
+    key: SeqKey,
+    tokens: Vec<TokenId>,
+    most: usize,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever happens, the books balance, no two sequences differ in a shared block, and as long
+    /// as anybody is there, somebody gets blocks up to the most it may need.
+    #[test]
+    fn books_balance_and_somebody_always_advances(
+        n_blocks in 3..24usize,
+        traffic in prop::collection::vec((0..4u8, 0..3u32, 1..90usize, 1..400usize), 1..120),
+    ) {
+        let mut book = CacheBook::new(n_blocks);
+        let longest = n_blocks * BLOCK + 1;
+        let mut live: Vec<Live> = Vec::new();
+        for (what, salt, size, max_tokens) in traffic {
+            match what {
+                0 => {
+                    let prompt = tokens(size.min(longest - 1), salt);
+                    let charge = Charge::new(prompt.len(), max_tokens, longest);
+                    let most = (prompt.len() + max_tokens).min(longest) - 1;
+                    let alone = live.is_empty();
+                    match book.open(&prompt, charge) {
+                        Ok(key) => live.push(Live { key, tokens: prompt, most }),
+                        Err(_) => prop_assert!(!alone, "whoever is alone gets in"),
+                    }
+                }
+                1 if !live.is_empty() => {
+                    let gone = live.remove(size % live.len());
+                    book.close(gone.key);
+                }
+                _ => {
+                    let mut n_advanced = 0;
+                    for seq in &mut live {
+                        let at = book.len(seq.key);
+                        let rows = size.min(seq.most - at);
+                        if rows > 0 && book.reserve(seq.key, rows).is_err() {
+                            continue;
+                        }
+                        n_advanced += 1;
+                        seq.tokens.extend(tokens(seq.most, salt).split_off(seq.tokens.len().min(seq.most)));
+                        book.commit(seq.key, rows, &seq.tokens);
+                    }
+                    prop_assert!(live.is_empty() || n_advanced > 0, "everybody waits for ever");
+                }
+            }
+            prop_assert_eq!(book.faults(), None);
+            let mut held: std::collections::HashMap<u32, Vec<TokenId>> = Default::default();
+            for seq in &live {
+                let full = book.len(seq.key) / BLOCK;
+                for (idx, block) in book.blocks(seq.key).iter().enumerate() {
+                    let end = if idx < full { (idx + 1) * BLOCK } else { book.len(seq.key) };
+                    let prefix = seq.tokens[..end].to_vec();
+                    if let Some(other) = held.insert(*block, prefix.clone()) {
+                        prop_assert!(idx < full && other == prefix, "block {} is shared", block);
+                    }
+                }
+            }
+        }
+        live.into_iter().for_each(|seq| book.close(seq.key));
+        let counts = book.counts();
+        prop_assert_eq!((counts.held, counts.free + counts.cached), (0, n_blocks));
+        prop_assert_eq!(book.faults(), None);
+    }
+}

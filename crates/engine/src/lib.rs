@@ -11,6 +11,7 @@ mod cache;
 mod engine;
 mod executor;
 mod handle;
+mod model;
 mod plan;
 mod request;
 mod sampler;
@@ -23,6 +24,7 @@ pub use backend::{BLOCK, Batch, BlockId, DeviceError, Span, TokenId};
 pub use engine::{Clock, Engine, Limits};
 pub use executor::{Executor, ExecutorShape};
 pub use handle::{Handle, start};
+pub use model::ModelExecutor;
 pub use request::{
     Bounds, Constraint, Event, MAX_ALTERNATIVES, Refused, Request, RequestId, Sink, StopReason,
     TokenLogprob, Usage,

@@ -1,0 +1,59 @@
+//! The executor that runs a real model on a device.
+//!
+//! The only generic code of this crate, and nothing of it decides anything.
+
+use backend::{Backend, Batch, DeviceError};
+use models::{Decoder, ModelSpec, Scratch, Store};
+
+use crate::{Executor, ExecutorShape};
+
+/// A model, the device it runs on, and all the memory its passes use.
+pub struct ModelExecutor<B: Backend> {
+    backend: B,
+    decoder: Decoder<B>,
+    shape: ExecutorShape,
+    store: Store<B>,
+    scratch: Scratch<B>,
+    staged: B::Staged,
+}
+
+impl<B: Backend> ModelExecutor<B> {
+    /// Allocates the cache and the buffers of `shape` for `decoder`, which was loaded on `backend`.
+    pub fn new(backend: B, decoder: Decoder<B>, shape: ExecutorShape) -> ModelExecutor<B> {
+        let spec = decoder.spec();
+        ModelExecutor {
+            store: Store::new(spec, shape.n_blocks, &backend),
+            scratch: Scratch::new(spec, shape.max_rows, shape.max_want, &backend),
+            staged: backend.staged(shape.max_rows),
+            backend,
+            decoder,
+            shape,
+        }
+    }
+
+    /// The model's recipe.
+    pub fn spec(&self) -> &ModelSpec {
+        self.decoder.spec()
+    }
+}
+
+impl<B: Backend> Executor for ModelExecutor<B> {
+    fn vocab(&self) -> usize {
+        self.spec().vocab
+    }
+
+    fn max_positions(&self) -> usize {
+        self.spec().max_positions
+    }
+
+    fn shape(&self) -> ExecutorShape {
+        self.shape
+    }
+
+    fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {
+        let ModelExecutor { backend, decoder, store, scratch, staged, .. } = self;
+        backend.stage(batch, staged);
+        decoder.forward(backend, staged, store, scratch);
+        backend.read(scratch.logits(), batch.want.len() * decoder.spec().vocab, logits)
+    }
+}

@@ -4,16 +4,21 @@
 //! nor on the threads, nor on the instruction set; every fast kernel gives the bits of its scalar
 //! twin. `unsafe` lives in `simd/` and `pool/`; everything else works on slices.
 
+mod attention;
 mod float;
 mod linear;
+mod math;
 mod memory;
+mod moe;
 mod pack;
 mod pool;
 mod rounded;
+mod rows;
 mod simd;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use attention::Pages;
 pub use memory::{Buf, Staged, StagedSpan, Vector, Weight};
 pub(crate) use pack::row_f32;
 pub use pool::{Block, BlockMut, Pool};

@@ -10,6 +10,7 @@ use weights::Matrix;
 use crate::Cpu;
 
 /// Activations: `rows x cols` numbers, row major, at the start of an allocation that never changes.
+#[derive(Default)]
 pub struct Buf {
     rows: usize,
     cols: usize,
@@ -73,6 +74,13 @@ impl Buf {
         assert!(rows * cols <= room, "{rows} x {cols} does not fit a buffer of {room} numbers");
         (self.rows, self.cols) = (rows, cols);
         self.values_mut()
+    }
+
+    /// Makes room for `len` numbers, for buffers that this crate keeps for itself.
+    pub(crate) fn grow(&mut self, len: usize) {
+        if self.data.len() < len {
+            self.data.resize(len, 0.0);
+        }
     }
 
     /// The numbers of the current shape.

@@ -26,7 +26,7 @@ impl Tolerance {
     /// A device that computes in f32 throughout.
     pub const EXACT: Tolerance = Tolerance { linear: 2e-5, other: 1e-5 };
     /// A device that quantises activations to eight bits in front of packed weights.
-    pub const INT8: Tolerance = Tolerance { linear: 6e-2, other: 1e-5 };
+    pub const INT8: Tolerance = Tolerance { linear: 0.15, other: 1e-5 };
 }
 
 /// Compares every op of `device` with the reference.

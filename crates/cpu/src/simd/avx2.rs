@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use weights::Matrix;
 
-use super::{Isa, Kernels, generic, scalar};
+use super::{Isa, Kernels, generic, ops_avx2, scalar};
 use crate::pack::{
     CODE_COLS, CodePanel, FLOAT_COLS, FloatPanel, Group, LANES, Level, STAGED_ROWS, fill_codes,
     fill_floats,
@@ -45,6 +45,7 @@ static KERNELS: Kernels = Kernels {
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.
     dot_floats: |panel, x, stride, acc| unsafe { dot_floats(panel, x, stride, acc) },
+    ops: &ops_avx2::OPS,
 };
 
 #[target_feature(enable = "avx2,fma")]

@@ -21,9 +21,17 @@ use crate::rounded::Rounded;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod generic;
+mod ops;
+#[cfg(target_arch = "x86_64")]
+mod ops_avx2;
+mod ops_scalar;
+#[cfg(test)]
+mod ops_tests;
 mod scalar;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use ops::{BlockScores, OpKernels, Running, Scoring};
 
 /// An instruction set with kernels of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +75,8 @@ pub(crate) struct Kernels {
     ///
     /// Each run of 32 columns is summed from zero, in order, by fused multiply-adds, then added.
     pub(crate) dot_floats: fn(&FloatPanel, &[f32], usize, &mut [[f32; LANES]]),
+    /// Everything but linear layers.
+    pub(crate) ops: &'static OpKernels,
 }
 
 impl Isa {

@@ -1,7 +1,7 @@
 //! No instruction set at all: the definition of every kernel, and what runs where nothing better
 //! can.
 
-use super::{Isa, Kernels, generic};
+use super::{Isa, Kernels, generic, ops_scalar};
 use crate::pack::{fill_codes, fill_floats};
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -19,6 +19,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     },
     dot_codes: |panel, x, stride, acc| generic::dot_codes(panel, x, stride, acc),
     dot_floats: |panel, x, stride, acc| generic::dot_floats(panel, x, stride, acc),
+    ops: &ops_scalar::OPS,
 };
 
 pub(super) fn narrow(x: &[f32], out: &mut [u16]) {

@@ -1,0 +1,150 @@
+//! Mixtures of experts: rows are sorted by expert, so that each linear layer of all chosen experts
+//! is one parallel region, and an expert that nobody chose is not read.
+//!
+//! Every row then adds up its own experts in ascending order, whoever else chose them. The linear
+//! layers themselves are in `linear.rs`.
+
+use std::cell::RefCell;
+
+use backend::ops::{DenseOps, MoeOps};
+use backend::{Experts, Gating};
+
+use crate::linear::{self, Meeting};
+use crate::{Buf, Cpu, Weight, math};
+
+/// What the thread that calls an op works with. Grows to what the largest layer needs, then stays.
+#[derive(Default)]
+struct Scratch {
+    /// Which row chose which expert, sorted by expert, then by row. A choice's index is its slot.
+    choices: Vec<Choice>,
+    /// Slots of each row, `top_k` apiece, by ascending expert.
+    slots: Vec<usize>,
+    /// The slots of each chosen expert, and its rows of a weight.
+    meetings: Vec<Meeting>,
+    /// Routing probabilities of one row.
+    probabilities: Vec<f32>,
+    /// Experts of one row.
+    ranking: Vec<usize>,
+    /// One row per slot: what goes in, `[gate | up]`, inner columns, what comes out.
+    x: Buf,
+    gate_up: Buf,
+    inner: Buf,
+    y: Buf,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    expert: usize,
+    row: usize,
+    weight: f32,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl MoeOps for Cpu {
+    fn experts(
+        &self,
+        x: &Buf,
+        router: &Buf,
+        spec: &Experts,
+        gate_up: &Weight,
+        down: &Weight,
+        out: &mut Buf,
+    ) {
+        assert_eq!((router.rows(), router.cols()), (x.rows(), spec.n), "a logit per expert");
+        let cols = down.rows() / spec.n;
+        let out = out.reshape(x.rows(), cols);
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.route(self, router, spec);
+            scratch.sort(x, spec.top_k);
+            scratch.meet(2 * spec.inner);
+            let room = scratch.choices.len();
+            scratch.gate_up.grow(room * 2 * spec.inner);
+            linear::grouped(self, &scratch.x, gate_up, &scratch.meetings, &mut scratch.gate_up);
+            scratch.inner.grow(room * spec.inner);
+            self.glu(&scratch.gate_up, spec.activation, &mut scratch.inner);
+            scratch.meet(cols);
+            scratch.y.grow(room * cols);
+            linear::grouped(self, &scratch.inner, down, &scratch.meetings, &mut scratch.y);
+
+            let Scratch { choices, slots, y, .. } = &*scratch;
+            self.each_row(out, cols, |r, out| {
+                out.fill(0.0);
+                for slot in &slots[r * spec.top_k..][..spec.top_k] {
+                    (self.kernels.axpy)(choices[*slot].weight, y.row(*slot), out);
+                }
+            });
+        });
+    }
+
+    fn add_gated(&self, x: &mut Buf, gate: &Buf, y: &Buf) {
+        let cols = x.cols();
+        assert_eq!((x.rows(), cols), (y.rows(), y.cols()), "only equal shapes are added");
+        assert_eq!((gate.rows(), gate.cols()), (x.rows(), 1), "one gate per row");
+        self.each_row(x.values_mut(), cols, |r, x| {
+            (self.kernels.axpy)(math::sigmoid(gate.row(r)[0]), y.row(r), x);
+        });
+    }
+}
+
+impl Scratch {
+    /// Chooses the experts of every row.
+    fn route(&mut self, cpu: &Cpu, router: &Buf, spec: &Experts) {
+        self.choices.clear();
+        for row in 0..router.rows() {
+            let logits = router.row(row);
+            let probabilities = &mut self.probabilities;
+            probabilities.clear();
+            probabilities.extend_from_slice(logits);
+            (cpu.kernels.ops.softmax)(probabilities);
+            let ranking = &mut self.ranking;
+            ranking.clear();
+            ranking.extend(0..spec.n);
+            // By logit rather than by probability, where different logits may have become equal.
+            let better = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
+            ranking.select_nth_unstable_by(spec.top_k - 1, better);
+            ranking.truncate(spec.top_k);
+            ranking.sort_unstable();
+            let sum = match spec.gating {
+                Gating::Softmax => 1.0,
+                Gating::SoftmaxRenormalised => ranking.iter().map(|e| probabilities[*e]).sum(),
+            };
+            self.choices.extend(ranking.iter().map(|expert| {
+                let weight = probabilities[*expert] / sum * spec.routed_scale;
+                Choice { expert: *expert, row, weight }
+            }));
+        }
+    }
+
+    /// Gives every choice its slot and the slot its row of `x`.
+    fn sort(&mut self, x: &Buf, top_k: usize) {
+        self.choices.sort_unstable_by_key(|choice| (choice.expert, choice.row));
+        self.slots.resize(self.choices.len(), 0);
+        self.ranking.clear();
+        self.ranking.extend((0..x.rows()).map(|row| row * top_k));
+        self.x.grow(self.choices.len() * x.cols());
+        let rows = self.x.reshape(self.choices.len(), x.cols());
+        let rows = rows.chunks_exact_mut(x.cols().max(1));
+        for ((slot, choice), out) in self.choices.iter().enumerate().zip(rows) {
+            let next = &mut self.ranking[choice.row];
+            self.slots[*next] = slot;
+            *next += 1;
+            out.copy_from_slice(x.row(choice.row));
+        }
+    }
+
+    /// Brings the slots of each expert together with its rows of a weight that has `rows` per
+    /// expert.
+    fn meet(&mut self, rows: usize) {
+        self.meetings.clear();
+        let mut first = 0;
+        for chosen in self.choices.chunk_by(|a, b| a.expert == b.expert) {
+            let expert = chosen[0].expert;
+            let outputs = expert * rows..(expert + 1) * rows;
+            self.meetings.push(Meeting { rows: first..first + chosen.len(), outputs });
+            first += chosen.len();
+        }
+    }
+}

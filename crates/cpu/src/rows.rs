@@ -1,0 +1,88 @@
+//! Ops on rows that know nothing of each other. Linear layers are in `linear.rs`; here is
+//! everything cheap, which is shared out to the threads only where that pays.
+
+use backend::ops::DenseOps;
+use backend::{Activation, NormGain};
+
+use crate::linear;
+use crate::{Buf, Cpu, Staged, Vector, Weight, row_f32};
+
+/// Numbers below which a region of the pool costs more than it saves.
+const ALONE: usize = 1 << 14;
+/// Numbers of one task where any cut will do.
+const CHUNK: usize = 1 << 13;
+
+impl DenseOps for Cpu {
+    fn embed(&self, table: &Weight, batch: &Staged, scale: f32, out: &mut Buf) {
+        let cols = table.cols();
+        let out = out.reshape(batch.n_rows(), cols);
+        self.each_row(out, cols, |r, out| {
+            row_f32(table, batch.tokens[r] as usize, out);
+            out.iter_mut().for_each(|x| *x *= scale);
+        });
+    }
+
+    fn linear(&self, x: &Buf, w: &Weight, bias: Option<&Vector>, out: &mut Buf) {
+        linear::linear(self, x, w, bias, out);
+    }
+
+    fn rms_norm(&self, x: &Buf, gain: &Vector, kind: NormGain, eps: f32, out: &mut Buf) {
+        let cols = x.cols();
+        let out = out.reshape(x.rows(), cols);
+        self.each_row(out, cols, |r, out| {
+            out.copy_from_slice(x.row(r));
+            (self.kernels.ops.normalize)(out, &gain.0, kind, eps);
+        });
+    }
+
+    fn add(&self, x: &mut Buf, y: &Buf) {
+        assert_eq!((x.rows(), x.cols()), (y.rows(), y.cols()), "only equal shapes are added");
+        self.each_chunk(x.values_mut(), |first, x| {
+            x.iter_mut().zip(&y.values()[first..]).for_each(|(x, y)| *x += y);
+        });
+    }
+
+    fn glu(&self, x: &Buf, act: Activation, out: &mut Buf) {
+        let cols = x.cols() / 2;
+        let out = out.reshape(x.rows(), cols);
+        self.each_row(out, cols, |r, out| {
+            let (gate, up) = x.row(r).split_at(cols);
+            (self.kernels.ops.glu)(act, gate, up, out);
+        });
+    }
+
+    fn gather(&self, x: &Buf, batch: &Staged, out: &mut Buf) {
+        let out = out.reshape(batch.want.len(), x.cols());
+        for (out, from) in out.chunks_exact_mut(x.cols().max(1)).zip(&batch.want) {
+            out.copy_from_slice(x.row(*from as usize));
+        }
+    }
+
+    fn soft_cap(&self, x: &mut Buf, cap: f32) {
+        self.each_chunk(x.values_mut(), |_, x| (self.kernels.ops.soft_cap)(x, cap));
+    }
+}
+
+impl Cpu {
+    /// Calls `f(row, values)` for every row of `data`.
+    pub(crate) fn each_row<T: Send>(
+        &self,
+        data: &mut [T],
+        cols: usize,
+        f: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        if data.len() >= ALONE {
+            return self.pool.rows(data, cols, f);
+        }
+        data.chunks_exact_mut(cols.max(1)).enumerate().for_each(|(row, values)| f(row, values));
+    }
+
+    /// Calls `f(first, values)` for pieces of `data` that start at index `first`, wherever they are
+    /// cut: for functions of one number alone.
+    fn each_chunk(&self, data: &mut [f32], f: impl Fn(usize, &mut [f32]) + Sync) {
+        if data.len() >= ALONE {
+            return self.pool.chunks(data, CHUNK, |i, values| f(i * CHUNK, values));
+        }
+        f(0, data);
+    }
+}

@@ -1,0 +1,32 @@
+//! The CPU device does what the reference does, and gives a row the same bits whatever is around
+//! it.
+
+use backend::conformance::{Tolerance, check, check_invariance};
+use hearth_cpu::{Activations, Cpu, Isa, Options};
+
+fn cpu(threads: usize, activations: Activations, isa: Option<Isa>) -> Cpu {
+    Cpu::new(&Options { threads, activations, isa })
+}
+
+#[test]
+fn exact_activations_agree_with_the_reference() {
+    for isa in [Some(Isa::Scalar), None] {
+        check(&cpu(2, Activations::Exact, isa), Tolerance::EXACT);
+    }
+}
+
+#[test]
+fn quantised_activations_agree_roughly() {
+    for isa in [Some(Isa::Scalar), None] {
+        check(&cpu(2, Activations::Int8, isa), Tolerance::INT8);
+    }
+}
+
+#[test]
+fn a_row_does_not_depend_on_its_neighbours() {
+    for threads in 1..=4 {
+        check_invariance(&cpu(threads, Activations::Int8, None));
+    }
+    check_invariance(&cpu(2, Activations::Exact, None));
+    check_invariance(&cpu(2, Activations::Int8, Some(Isa::Scalar)));
+}

@@ -7,6 +7,7 @@
 //! **Invariant:** this crate knows no device, no forward pass and no model family beyond its names.
 
 mod checkpoint;
+mod convert;
 mod error;
 mod float;
 mod folder;
@@ -23,6 +24,7 @@ mod tensor;
 mod text_files;
 
 pub use checkpoint::{Checkpoint, Format};
+pub use convert::{ConvertOptions, ConvertReport, Progress, Repacking, convert};
 pub use error::Error;
 pub use matrix::Matrix;
 pub use packing::{Float, GgufType, Packing};

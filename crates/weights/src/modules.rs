@@ -48,6 +48,17 @@ impl Checkpoint {
         self.assemble(module, Shape { stack: Some(n), rows, cols })
     }
 
+    /// The sizes, in numbers, of the stored weight of `module`.
+    pub(crate) fn sizes(&self, module: &str, weight: &Tensor) -> Vec<usize> {
+        let mut shape = weight.shape.clone();
+        if let (Dtype::U32, Some(Rule::Packed(scheme)), Some(words)) =
+            (weight.dtype, self.quantization.rule(module), shape.last_mut())
+        {
+            *words = words.saturating_mul(32) / scheme.bits();
+        }
+        shape
+    }
+
     fn assemble(&self, module: &str, shape: Shape) -> Result<Matrix, Error> {
         let name = format!("{module}.weight");
         let weight = match self.sound(&name) {

@@ -124,13 +124,14 @@ fn to_e4m3(value: f32) -> u8 {
 
 /// Little-endian bits of one group, which always fills whole bytes.
 #[derive(Default)]
-struct BitStream {
+pub(crate) struct BitStream {
     word: u32,
     n_bits: u8,
 }
 
 impl BitStream {
-    fn push(&mut self, value: u32, bits: u8, out: &mut Vec<u8>) {
+    /// Appends the low `bits` bits of `value`, and to `out` every byte that is full.
+    pub(crate) fn push(&mut self, value: u32, bits: u8, out: &mut Vec<u8>) {
         self.word |= value << self.n_bits;
         self.n_bits += bits;
         while self.n_bits >= 8 {

@@ -50,6 +50,10 @@ impl TextFiles {
         if jinja.exists() {
             files.chat_template = Some(std::fs::read_to_string(&jinja).map_err(Error::io(&jinja))?);
         }
+        let tools = dir.join("additional_chat_templates/tool_use.jinja");
+        if tools.exists() {
+            files.tool_template = Some(std::fs::read_to_string(&tools).map_err(Error::io(&tools))?);
+        }
         Ok(files)
     }
 

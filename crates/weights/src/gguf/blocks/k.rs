@@ -98,7 +98,7 @@ fn two_bit_plane(group: usize) -> (usize, usize) {
 }
 
 /// Scale and minimum of group `group` out of the twelve bytes that hold eight of each.
-fn six_bit_pair(packed: &[u8], group: usize) -> (f32, f32) {
+pub(crate) fn six_bit_pair(packed: &[u8], group: usize) -> (f32, f32) {
     let (scale, min) = if group < 4 {
         (packed[group] & 63, packed[group + 4] & 63)
     } else {

@@ -14,6 +14,8 @@ mod nonlinear;
 
 use half::f16;
 
+pub(crate) use k::six_bit_pair;
+
 use crate::GgufType;
 
 /// Unpacks whole blocks of `ty` from `bytes` into `out`, which must hold exactly as many elements

@@ -122,7 +122,7 @@ fn what_mlx_cannot_hold_becomes_something_finer() {
         assert_eq!(made.matrix("m", ROWS, cols).unwrap().packing, expected, "{ty:?}");
     };
     let affine = |bits, group| Packing::Affine { bits, group, scale: Float::F16 };
-    check(GgufType::Q6K, 256, affine(8, 64));
+    check(GgufType::Q6K, 256, affine(8, 32));
     check(GgufType::Q2K, 256, affine(4, 32));
     check(GgufType::Iq4Nl, 96, affine(8, 32));
     check(GgufType::Mxfp4, 96, Packing::Mxfp4);

@@ -43,8 +43,8 @@ pub enum Repacking {
     /// packings are copied; GGUF blocks that are affine groups of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
     /// Q4_K, Q5_K) become such groups with the same integers, so that only the rounding of scales to
     /// the stored type can change a number, and for the legacy types in F16 or F32 nothing does.
-    /// Q2_K and Q3_K are quantised anew to 4 bits in groups of 32, all else to 8 bits in groups of
-    /// 64 (of 32, where 64 does not divide the columns).
+    /// MXFP4 becomes MLX's. Q2_K and Q3_K are quantised anew to 4 bits, all else to 8, in groups of
+    /// 32.
     Keep,
     /// Every linear weight and embedding whose columns the group divides, as `mlx_lm.convert` does;
     /// routers get 8 bits in groups of 64. Weights that [`Repacking::Keep`] would give this very

@@ -202,7 +202,7 @@ impl Planner<'_> {
         const ROUTER: Scheme = Scheme::Affine { bits: 8, group: 64 };
         let scheme = match self.aim {
             Repacking::Floats => None,
-            Repacking::Keep => kept(matrix.packing, matrix.cols),
+            Repacking::Keep => kept(matrix.packing),
             Repacking::To(scheme) if !matrix.cols.is_multiple_of(scheme.group()) => None,
             Repacking::To(_) if module.ends_with(".gate") || module.ends_with("_gate") => {
                 Some(ROUTER)
@@ -251,17 +251,17 @@ fn interleaved_heads(src: &Checkpoint) -> Option<usize> {
 }
 
 /// The MLX packing nearest to `packing`, see [`Repacking::Keep`].
-fn kept(packing: Packing, cols: usize) -> Option<Scheme> {
-    let eight = Scheme::Affine { bits: 8, group: if cols.is_multiple_of(64) { 64 } else { 32 } };
+fn kept(packing: Packing) -> Option<Scheme> {
+    const EIGHT: Scheme = Scheme::Affine { bits: 8, group: 32 };
     match packing {
         Packing::Plain(_) => None,
         Packing::Affine { bits, group, .. } => Some(Scheme::Affine { bits, group }),
         Packing::Mxfp4 | Packing::Gguf(GgufType::Mxfp4) => Some(Scheme::Mxfp4),
         Packing::Mxfp8 => Some(Scheme::Mxfp8),
         Packing::Nvfp4 => Some(Scheme::Nvfp4),
-        Packing::Fp8Blocks { .. } => Some(eight),
+        Packing::Fp8Blocks { .. } => Some(EIGHT),
         Packing::Gguf(GgufType::Q2K | GgufType::Q3K) => Some(Scheme::Affine { bits: 4, group: 32 }),
-        Packing::Gguf(ty) => Some(repack::scheme(ty).unwrap_or(eight)),
+        Packing::Gguf(ty) => Some(repack::scheme(ty).unwrap_or(EIGHT)),
     }
 }
 

@@ -1,3 +1,5 @@
+//! What the pool promises: every task once, panics not lost, no two tasks in one place.
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 

@@ -20,6 +20,8 @@ use crate::rounded::Rounded;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod generic;
 mod ops;
 #[cfg(target_arch = "x86_64")]
@@ -104,7 +106,7 @@ impl Kernels {
     /// Everything this machine can run, slowest first.
     pub(crate) fn available() -> impl Iterator<Item = &'static Kernels> {
         #[cfg(target_arch = "x86_64")]
-        let faster = [avx2::kernels()];
+        let faster = [avx2::kernels(), avx512::kernels()];
         #[cfg(not(target_arch = "x86_64"))]
         let faster = [];
         std::iter::once(&scalar::KERNELS).chain(faster.into_iter().flatten())

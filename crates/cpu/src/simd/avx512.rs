@@ -1,0 +1,211 @@
+//! AVX-512 with F, BW, VL and VNNI: servers since Ice Lake and Zen 4.
+//!
+//! Only the multiplying is different from AVX2: a whole panel line fits one register, and one
+//! instruction adds four products to each lane without leaving 32 bits.
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use weights::Matrix;
+
+use super::{Isa, Kernels, avx2, generic};
+use crate::pack::{CodePanel, FloatPanel, Group, LANES, Level, fill_codes, fill_floats};
+use crate::rounded::{GROUP, Rounded};
+
+/// Rows of activations that are multiplied with a panel together, as far as registers go.
+const TILE: usize = 8;
+
+/// The table, if this machine has the instructions.
+pub(super) fn kernels() -> Option<&'static Kernels> {
+    let ok = avx2::kernels().is_some()
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vnni");
+    ok.then_some(&KERNELS)
+}
+
+static KERNELS: Kernels = Kernels {
+    isa: Isa::Avx512,
+    // SAFETY: this table is reached through `kernels` alone, which found the instructions of AVX2
+    // and avx512f, avx512bw, avx512vl and avx512vnni.
+    dot: |a, b| unsafe { dot(a, b) },
+    // SAFETY: as above.
+    axpy: |a, x, y| unsafe { axpy(a, x, y) },
+    // SAFETY: as above.
+    widen: |x, out| unsafe { avx2::widen(x, out) },
+    // SAFETY: as above.
+    narrow: |x, out| unsafe { avx2::narrow(x, out) },
+    // SAFETY: as above.
+    round: |x, out| unsafe { avx2::round(x, out) },
+    // SAFETY: as above.
+    unpack_codes: |matrix, rows, cols, panel| unsafe { unpack_codes(matrix, rows, cols, panel) },
+    // SAFETY: as above.
+    unpack_floats: |matrix, rows, cols, panel| unsafe { unpack_floats(matrix, rows, cols, panel) },
+    // SAFETY: as above.
+    dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
+    // SAFETY: as above.
+    dot_floats: |panel, x, stride, acc| unsafe { dot_floats(panel, x, stride, acc) },
+};
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    generic::dot(a, b)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
+    generic::axpy(a, x, y);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+fn unpack_codes(matrix: &Matrix, rows: Range<usize>, cols: Range<usize>, panel: &mut CodePanel) {
+    fill_codes(matrix, rows, cols, panel, |rows, lane, out| {
+        avx2::interleave_codes(rows, lane, out);
+    });
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+fn unpack_floats(matrix: &Matrix, rows: Range<usize>, cols: Range<usize>, panel: &mut FloatPanel) {
+    fill_floats(matrix, rows, cols, panel, |rows, lane, out| {
+        avx2::interleave_floats(rows, lane, out);
+    });
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn dot_codes(panel: &CodePanel, x: &[Rounded], stride: usize, acc: &mut [[f32; LANES]]) {
+    match panel.coding.group {
+        Group::Of32 => by_rows::<8>(panel, x, stride, acc),
+        Group::Of16 => by_rows::<4>(panel, x, stride, acc),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn by_rows<const STEPS: usize>(
+    panel: &CodePanel,
+    x: &[Rounded],
+    stride: usize,
+    acc: &mut [[f32; LANES]],
+) {
+    let n_groups = panel.cols / GROUP;
+    let row = |r: usize| &x[r * stride..][..n_groups];
+    let (tiles, rest) = acc.as_chunks_mut::<TILE>();
+    for (i, acc) in tiles.iter_mut().enumerate() {
+        tile::<TILE, STEPS>(panel, std::array::from_fn(|r| row(i * TILE + r)), acc);
+    }
+    let first = tiles.len() * TILE;
+    let (fours, rest) = rest.as_chunks_mut::<4>();
+    for acc in fours.iter_mut() {
+        tile::<4, STEPS>(panel, std::array::from_fn(|r| row(first + r)), acc);
+    }
+    let first = first + 4 * fours.len();
+    let (pairs, single) = rest.as_chunks_mut::<2>();
+    for acc in pairs.iter_mut() {
+        tile::<2, STEPS>(panel, [row(first), row(first + 1)], acc);
+    }
+    for acc in single {
+        tile::<1, STEPS>(panel, [row(first + 2 * pairs.len())], std::array::from_mut(acc));
+    }
+}
+
+/// `R` rows of activations against a panel whose groups take `STEPS` lines of codes.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn tile<const R: usize, const STEPS: usize>(
+    panel: &CodePanel,
+    x: [&[Rounded]; R],
+    acc: &mut [[f32; LANES]; R],
+) {
+    let parts = 8 / STEPS;
+    let (offset, has_min) = match panel.coding.level {
+        Level::Zero(zero) => (_mm512_set1_epi32(-zero), false),
+        Level::Min => (_mm512_setzero_si512(), true),
+    };
+    let mut sums: [__m512; R] = std::array::from_fn(|r| load_f32(&acc[r]));
+    for g in 0..panel.cols / GROUP {
+        for part in 0..parts {
+            let k = g * parts + part;
+            let scales = load_f32(&panel.scales[k]);
+            let mins = load_f32(&panel.mins[k]);
+            let sum = |r: usize| x[r][g].sums_of(panel.coding.group, part);
+            let mut dots: [__m512i; R] = if has_min {
+                [offset; R]
+            } else {
+                std::array::from_fn(|r| _mm512_mullo_epi32(offset, _mm512_set1_epi32(sum(r).0)))
+            };
+            for (j, line) in panel.codes[k * STEPS..][..STEPS].iter().enumerate() {
+                let w = load_u8(line);
+                for r in 0..R {
+                    let x = x[r][g].codes.as_chunks::<4>().0[part * 4 + j];
+                    let x = _mm512_set1_epi32(i32::from_le_bytes(x.map(|x| x as u8)));
+                    dots[r] = _mm512_dpbusd_epi32(dots[r], w, x);
+                }
+            }
+            for r in 0..R {
+                let scale = _mm512_mul_ps(scales, _mm512_set1_ps(x[r][g].scale));
+                sums[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[r]), scale, sums[r]);
+                if has_min {
+                    sums[r] = _mm512_fmadd_ps(mins, _mm512_set1_ps(sum(r).1), sums[r]);
+                }
+            }
+        }
+    }
+    for r in 0..R {
+        store_f32(&mut acc[r], sums[r]);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn dot_floats(panel: &FloatPanel, x: &[f32], stride: usize, acc: &mut [[f32; LANES]]) {
+    let row = |r: usize| &x[r * stride..][..panel.cols];
+    let (tiles, rest) = acc.as_chunks_mut::<TILE>();
+    for (i, acc) in tiles.iter_mut().enumerate() {
+        float_tile::<TILE>(panel, std::array::from_fn(|r| row(i * TILE + r)), acc);
+    }
+    let first = tiles.len() * TILE;
+    let (pairs, single) = rest.as_chunks_mut::<2>();
+    for (i, acc) in pairs.iter_mut().enumerate() {
+        float_tile::<2>(panel, std::array::from_fn(|r| row(first + 2 * i + r)), acc);
+    }
+    for acc in single {
+        float_tile::<1>(panel, [row(first + 2 * pairs.len())], std::array::from_mut(acc));
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn float_tile<const R: usize>(panel: &FloatPanel, x: [&[f32]; R], acc: &mut [[f32; LANES]; R]) {
+    let mut sums: [__m512; R] = std::array::from_fn(|r| load_f32(&acc[r]));
+    for (i, lines) in panel.values[..panel.cols].chunks(GROUP).enumerate() {
+        let x = x.map(|x| &x[i * GROUP..][..lines.len()]);
+        let mut parts = [_mm512_setzero_ps(); R];
+        for (k, line) in lines.iter().enumerate() {
+            let w = load_f32(line);
+            for r in 0..R {
+                parts[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][k]), w, parts[r]);
+            }
+        }
+        for r in 0..R {
+            sums[r] = _mm512_add_ps(sums[r], parts[r]);
+        }
+    }
+    for r in 0..R {
+        store_f32(&mut acc[r], sums[r]);
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+fn load_u8(x: &[u8; 64]) -> __m512i {
+    // SAFETY: 64 bytes are readable from `x`, and this load needs no alignment.
+    unsafe { _mm512_loadu_si512(x.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+fn load_f32(x: &[f32; LANES]) -> __m512 {
+    // SAFETY: sixteen f32 are readable from `x`, and this load needs no alignment.
+    unsafe { _mm512_loadu_ps(x.as_ptr()) }
+}
+
+#[target_feature(enable = "avx512f")]
+fn store_f32(out: &mut [f32; LANES], x: __m512) {
+    // SAFETY: sixteen f32 are writable from `out`, and this store needs no alignment.
+    unsafe { _mm512_storeu_ps(out.as_mut_ptr(), x) };
+}

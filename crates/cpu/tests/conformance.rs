@@ -1,7 +1,7 @@
 //! The CPU device does what the reference does, and gives a row the same bits whatever is around
 //! it.
 
-use backend::conformance::{Tolerance, check, check_invariance};
+use backend::conformance::{Tolerance, check, check_equal, check_invariance};
 use hearth_cpu::{Activations, Cpu, Isa, Options};
 
 fn cpu(threads: usize, activations: Activations, isa: Option<Isa>) -> Cpu {
@@ -24,9 +24,19 @@ fn quantised_activations_agree_roughly() {
 
 #[test]
 fn a_row_does_not_depend_on_its_neighbours() {
-    for threads in 1..=4 {
-        check_invariance(&cpu(threads, Activations::Int8, None));
+    for activations in [Activations::Int8, Activations::Exact] {
+        check_invariance(&cpu(2, activations, None));
     }
-    check_invariance(&cpu(2, Activations::Exact, None));
-    check_invariance(&cpu(2, Activations::Int8, Some(Isa::Scalar)));
+    check_invariance(&cpu(1, Activations::Int8, Some(Isa::Scalar)));
+}
+
+#[test]
+fn threads_and_instruction_sets_change_nothing() {
+    for activations in [Activations::Int8, Activations::Exact] {
+        let scalar = cpu(1, activations, Some(Isa::Scalar));
+        for threads in 1..=4 {
+            check_equal(&scalar, &cpu(threads, activations, None));
+        }
+        check_equal(&scalar, &cpu(2, activations, Some(Isa::Avx2)));
+    }
 }

@@ -257,11 +257,23 @@ pub(super) fn check_invariance<B: Backend>(device: &B) {
         ];
         for (cut, passes) in cuts {
             let what = format!("{} {cut}", case.name());
-            for (got, want) in case.run(device, &passes).iter().zip(&want) {
-                assert_same_bits(&format!("angles {what}"), &got.angles, &want.angles);
-                assert_same_bits(&format!("rope {what}"), &got.rotated, &want.rotated);
-                assert_same_bits(&format!("attend {what}"), &got.attended, &want.attended);
-            }
+            assert_same(&what, &case.run(device, &passes), &want);
         }
+    }
+}
+
+pub(super) fn check_equal<A: Backend, B: Backend>(a: &A, b: &B) {
+    let rng = &mut Rng::new(7);
+    for case in cases(rng) {
+        let passes = case.ragged(rng);
+        assert_same(&case.name(), &case.run(a, &passes), &case.run(b, &passes));
+    }
+}
+
+fn assert_same(what: &str, got: &[Outcome], want: &[Outcome]) {
+    for (got, want) in got.iter().zip(want) {
+        assert_same_bits(&format!("angles {what}"), &got.angles, &want.angles);
+        assert_same_bits(&format!("rope {what}"), &got.rotated, &want.rotated);
+        assert_same_bits(&format!("attend {what}"), &got.attended, &want.attended);
     }
 }

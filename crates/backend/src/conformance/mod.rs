@@ -1,9 +1,9 @@
 //! What makes a device right: it agrees with the reference, op by op, on random data.
 //!
-//! [`check`] compares with a tolerance and is for every device. [`check_invariance`] compares a
-//! device with itself, byte for byte, and is for devices that promise that a row's arithmetic does
-//! not depend on its neighbours. Both panic at the first disagreement and say where it is; they are
-//! called from tests. Speed is not looked at here.
+//! [`check`] compares with a tolerance and is for every device. [`check_invariance`] and
+//! [`check_equal`] compare byte for byte and are for devices that promise that a row's arithmetic
+//! depends neither on its neighbours nor on threads or instruction sets. All panic at the first
+//! disagreement and say where it is; they are called from tests. Speed is not looked at here.
 
 mod attention;
 mod data;
@@ -39,6 +39,12 @@ pub fn check<B: Backend>(device: &B, tolerance: Tolerance) {
 pub fn check_invariance<B: Backend>(device: &B) {
     rows::check_invariance(device);
     attention::check_invariance(device);
+}
+
+/// Checks that two devices, or two settings of one, give the same bits in every op.
+pub fn check_equal<A: Backend, B: Backend>(a: &A, b: &B) {
+    rows::check_equal(a, b);
+    attention::check_equal(a, b);
 }
 
 fn assert_close(what: &str, got: &Rows, want: &Rows, tolerance: f32) {

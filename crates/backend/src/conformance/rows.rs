@@ -257,3 +257,13 @@ pub(super) fn check_invariance<B: Backend>(device: &B) {
         }
     }
 }
+
+pub(super) fn check_equal<A: Backend, B: Backend>(a: &A, b: &B) {
+    let rng = &mut Rng::new(6);
+    for op in ops(rng) {
+        for n in [1, 6, 37] {
+            let inputs = op.inputs(n, rng);
+            assert_same_bits(&op.name(), &op.run(a, &inputs), &op.run(b, &inputs));
+        }
+    }
+}

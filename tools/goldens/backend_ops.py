@@ -1,0 +1,100 @@
+"""What PyTorch makes of the ops of the reference device, on small random data in f64.
+
+Writes crates/backend/tests/fixtures/ops.txt: one array per line, `name numbers...`, inputs rounded
+to f32 (keys and values to f16) before anything is computed from them.
+
+    python tools/goldens/backend_ops.py
+"""
+
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+torch.manual_seed(7)
+torch.set_default_dtype(torch.float64)
+lines = []
+
+
+def put(name, values):
+    lines.append(" ".join([name] + [f"{v:.9g}" for v in values.flatten().tolist()]))
+
+
+def random(*shape, scale=1.0):
+    return (torch.randn(*shape) * scale).float().double()
+
+
+x = random(3, 10, scale=2.0)
+gate, up = x.chunk(2, dim=-1)
+put("x", x)
+put("silu", F.silu(gate) * up)
+put("gelu_tanh", F.gelu(gate, approximate="tanh") * up)
+put("gelu_erf", F.gelu(gate) * up)
+put("soft_cap", 1.5 * torch.tanh(x / 1.5))
+gain = random(10)
+put("gain", gain)
+put("norm_stored", F.rms_norm(x, (10,), gain, eps=1e-5))
+put("norm_one_plus", F.rms_norm(x, (10,), 1 + gain, eps=1e-5))
+
+# One sequence of 40 positions, 4 query heads on 2 key heads of 8 columns.
+n, heads, kv_heads, dim = 40, 4, 2, 8
+q = random(n, heads, dim)
+k, v = (random(n, kv_heads, dim).half().double() for _ in range(2))
+put("qkv", torch.cat([t.reshape(n, -1) for t in (q, k, v)], dim=-1))
+inv_freq = (1 / 100 ** (torch.arange(3) / 3)).float().double()
+put("inv_freq", inv_freq)
+angle = torch.outer(torch.arange(n).double(), inv_freq).float().double()[:, None]
+cos, sin = angle.cos() * 1.25, angle.sin() * 1.25
+
+
+def halves(t):
+    a, b, rest = t[..., :3], t[..., 3:6], t[..., 6:]
+    return torch.cat([a * cos - b * sin, a * sin + b * cos, rest], dim=-1)
+
+
+def interleaved(t):
+    pairs = torch.view_as_complex(t[..., :6].reshape(n, -1, 3, 2).contiguous())
+    turned = torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2)
+    return torch.cat([turned, t[..., 6:]], dim=-1)
+
+
+for name, turn in [("rope_halves", halves), ("rope_interleaved", interleaved)]:
+    put(name, torch.cat([t.reshape(n, -1) for t in (turn(q), turn(k), v)], dim=-1))
+
+position = torch.arange(n)
+ago = position[:, None] - position[None, :]
+for name, window in [("attend", n), ("attend_window", 5)]:
+    mask = (ago >= 0) & (ago < window)
+    qkv = (t.transpose(0, 1) for t in (q, k, v))
+    out = F.scaled_dot_product_attention(*qkv, attn_mask=mask, scale=0.5, enable_gqa=True)
+    put(name, out.transpose(0, 1).reshape(n, -1))
+wide = [t.repeat_interleave(heads // kv_heads, dim=1) for t in (k, v)]
+scores = 2.0 * torch.tanh(torch.einsum("qhd,khd->hqk", q, wide[0]) * 0.5 / 2.0)
+scores = scores.masked_fill(ago < 0, -torch.inf).softmax(dim=-1)
+put("attend_soft_cap", torch.einsum("hqk,khd->qhd", scores, wide[1]).reshape(n, -1))
+
+# Four experts of 3 inner columns, two per row.
+rows, experts, inner, cols = 5, 4, 3, 6
+x, router = random(rows, cols), random(rows, experts)
+gate_up, down = random(experts, 2 * inner, cols), random(experts, cols, inner)
+for name, values in [("moe_x", x), ("router", router), ("gate_up", gate_up), ("down", down)]:
+    put(name, values)
+weights, chosen = router.softmax(dim=-1).topk(2, dim=-1)
+for name, weights in [
+    ("moe_softmax", weights),
+    ("moe_renormalised", weights / weights.sum(dim=-1, keepdim=True)),
+]:
+    out = torch.zeros_like(x)
+    for r in range(rows):
+        for weight, e in zip(weights[r], chosen[r]):
+            gate, up = F.linear(x[r], gate_up[e]).chunk(2)
+            out[r] += weight * F.linear(F.silu(gate) * up, down[e])
+    put(name, out)
+gates = random(rows, 1)
+put("gates", gates)
+put("add_gated", x + torch.sigmoid(gates) * x.flip(0))
+put("flipped", x.flip(0))
+
+path = pathlib.Path(__file__).parents[2] / "crates/backend/tests/fixtures/ops.txt"
+path.parent.mkdir(parents=True, exist_ok=True)
+path.write_text("\n".join(lines) + "\n")

@@ -158,8 +158,9 @@ impl Engine {
     pub fn abandon(&mut self, message: &str) {
         self.book = CacheBook::new(self.bounds.blocks);
         self.short_of_blocks = false;
-        self.totals.failed += self.running.len() as u64;
-        for mut seq in std::mem::take(&mut self.running) {
+        // Taken out before it is told: should a sink panic, the next call goes on with the others.
+        while let Some(mut seq) = self.running.pop() {
+            self.totals.failed += 1;
             seq.send(Event::Failed(message.to_owned()));
         }
     }

@@ -135,7 +135,10 @@ impl Worker {
             let before = self.engine.in_flight();
             let step = catch_unwind(AssertUnwindSafe(|| self.engine.step()));
             if let Err(panic) = step {
-                self.engine.abandon(&format!("internal error: {}", panic_text(&*panic)));
+                let message = format!("internal error: {}", panic_text(&*panic));
+                let mut abandon = || self.engine.abandon(&message);
+                // A sink that panics again costs its own request and no other.
+                while catch_unwind(AssertUnwindSafe(&mut abandon)).is_err() {}
             }
             if self.engine.is_idle() {
                 self.engine.settle();

@@ -20,8 +20,8 @@ pub struct Toy {
     pub shape: ExecutorShape,
     pub max_positions: usize,
     cells: Vec<(TokenId, usize)>,
-    /// What to do instead of the pass of this number.
-    pub accident: Option<(usize, Accident)>,
+    /// What goes wrong, and in which pass.
+    accident: Option<(usize, Accident)>,
     n_passes: usize,
 }
 
@@ -42,6 +42,11 @@ impl Toy {
             accident: None,
             n_passes: 0,
         }
+    }
+
+    /// Goes wrong in one pass, the first being number 1.
+    pub fn with_accident(n_blocks: usize, pass: usize, accident: Accident) -> Toy {
+        Toy { accident: Some((pass, accident)), ..Toy::new(n_blocks) }
     }
 }
 

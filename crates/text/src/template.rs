@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::message::{ArgumentShape, ContentShape, Message, Shapes};
 use crate::{Error, Prompt, Tokenizer};
-use origin::{Marker, Marks};
+use origin::{Edges, Marker, Marks};
 use probe::Traits;
 pub(crate) use probe::{DeveloperRole, SystemPlace};
 
@@ -127,22 +127,42 @@ impl Template {
     ) -> Result<Prompt, Error> {
         let messages: Vec<Value> = input.messages.iter().map(|m| m.to_json(shapes)).collect();
         let marks = Marks::unused_in(&messages, input.tools, input.kwargs);
-        let messages: Vec<Value> =
-            messages.iter().map(|message| named.marker.message(message, &marks)).collect();
-        let tools = named.marker.foreign(&Value::Array(input.tools.to_vec()), &marks);
-        let n_bytes = size(&Value::Array(messages.clone())) + size(&tools);
+        let exact = self.render_marked(named, input, &messages, (&marks, Edges::Bare))?;
+        // Marks at edges can disturb a template that measures text, so they only serve to find
+        // out whether template and user together spell a token.
+        if !named.marker.has_edges(&messages, input.tools, input.kwargs, &marks) {
+            return Ok(exact);
+        }
+        let edged = self.render_marked(named, input, &messages, (&marks, Edges::Marked))?;
+        Ok(if edged.pieces.len() > exact.pieces.len() { edged } else { exact })
+    }
+
+    fn render_marked(
+        &self,
+        named: &Named,
+        input: &RenderInput<'_>,
+        messages: &[Value],
+        (marks, edges): (&Marks, Edges),
+    ) -> Result<Prompt, Error> {
+        let marker = &named.marker;
+        let messages = messages.iter().map(|message| marker.message(message, marks, edges));
+        let messages: Value = messages.collect();
+        let tools = input.tools.iter().map(|tool| marker.foreign(tool, marks, edges));
+        let tools: Value = tools.collect();
+        let n_bytes = size(&messages) + size(&tools);
 
         let mut context = self.tokens.clone();
         for (key, value) in input.kwargs {
-            context.insert(key.clone(), named.marker.foreign(value, &marks));
+            context.insert(key.clone(), marker.foreign(value, marks, edges));
         }
-        context.insert("messages".into(), Value::Array(messages));
+        context.insert("messages".into(), messages);
         let tools = if input.tools.is_empty() { Value::Null } else { tools };
         context.insert("tools".into(), tools);
         context.entry("documents").or_insert(Value::Null);
         context.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
-        let rendered = self.run(named.name, context, input.now, n_bytes)?;
-        Ok(named.marker.split(&rendered, &marks))
+        let run = || self.run(named.name, context, input.now, n_bytes);
+        let rendered = env::with_stack(run)?;
+        Ok(marker.split(&rendered, marks))
     }
 
     fn run(

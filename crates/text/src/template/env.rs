@@ -14,9 +14,29 @@ const RECURSION: usize = 100;
 /// Steps any template may take; a conversation's size adds to it.
 const BASE_FUEL: u64 = 1_000_000;
 
+/// Steps no template may take. Values nested by that many steps still fit the stack when dropped.
+const MAX_FUEL: u64 = 4_000_000;
+
+/// Stack of a rendering; pages that are not used cost nothing.
+const STACK: usize = 256 << 20;
+
 /// Steps (about: instructions, plus one per 64 bytes made) for a conversation of this size.
 pub(super) fn fuel(n_bytes: usize) -> u64 {
-    BASE_FUEL.saturating_add(16 * n_bytes as u64)
+    BASE_FUEL.saturating_add(2 * n_bytes as u64).min(MAX_FUEL)
+}
+
+/// Runs a rendering on a stack of its own: a template can nest values deeper than the stacks of
+/// server threads, and an overflow would end the process.
+pub(super) fn with_stack<T: Send>(
+    render: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    let failed = |problem: String| Error::Render(problem);
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("template".into()).stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, render);
+        let thread = thread.map_err(|error| failed(format!("no thread for it ({error})")))?;
+        thread.join().unwrap_or_else(|_| Err(failed("the template engine broke down".into())))
+    })
 }
 
 /// The environment without templates.

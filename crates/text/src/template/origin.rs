@@ -3,8 +3,9 @@
 //!
 //! - A special token inside a user's string becomes `OPEN token CLOSE`. Tests such as
 //!   `'</think>' in content` still hold; a split at that token leaves lone marks, which vanish.
-//! - A user's string that begins or ends with a fragment of a special token gets an `EDGE` there:
-//!   if template and user together spell a token over an edge, it is no control token.
+//! - A user's string that begins or ends with a fragment of a special token gets an `EDGE` there, in
+//!   a second rendering: if template and user together spell a token over an edge, it is no control
+//!   token; else the first rendering, without edges, counts.
 //!
 //! Limits: `length` counts marks, `startswith` sees them, and a template that cuts user strings into
 //! pieces and joins them into a token is believed. None of this touches text without such strings.
@@ -66,6 +67,13 @@ fn collect(value: &Value, used: &mut HashSet<char>) {
     }
 }
 
+/// Whether the edges of users' strings are marked too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Edges {
+    Bare,
+    Marked,
+}
+
 /// Puts marks into what users wrote and takes them out of what was rendered.
 pub(super) struct Marker {
     /// Special tokens.
@@ -100,16 +108,34 @@ impl Marker {
 
     /// Marks a message. In what the operator and the model say, tokens that are not special, such
     /// as `<tool_call>` or `</think>`, keep their meaning: templates parse them.
-    pub(super) fn message(&self, message: &Value, marks: &Marks) -> Value {
+    pub(super) fn message(&self, message: &Value, marks: &Marks, edges: Edges) -> Value {
         match message["role"].as_str() {
-            Some("user" | "tool") => self.control.mark(message, marks),
-            _ => self.special.mark(message, marks),
+            Some("user" | "tool") => self.control.mark(message, marks, edges),
+            _ => self.special.mark(message, marks, edges),
         }
     }
 
     /// Marks anything else that comes from a request.
-    pub(super) fn foreign(&self, value: &Value, marks: &Marks) -> Value {
-        self.control.mark(value, marks)
+    pub(super) fn foreign(&self, value: &Value, marks: &Marks, edges: Edges) -> Value {
+        self.control.mark(value, marks, edges)
+    }
+
+    /// Whether any user's string begins or ends with a fragment of a token.
+    pub(super) fn has_edges(
+        &self,
+        messages: &[Value],
+        tools: &[Value],
+        kwargs: &Map<String, Value>,
+        marks: &Marks,
+    ) -> bool {
+        let edge = |value: Value| {
+            let mut used = HashSet::new();
+            collect(&value, &mut used);
+            used.contains(&marks.edge)
+        };
+        let foreign = |value| edge(self.foreign(value, marks, Edges::Marked));
+        messages.iter().any(|value| edge(self.message(value, marks, Edges::Marked)))
+            || tools.iter().chain(kwargs.values()).any(foreign)
     }
 
     /// The prompt of a rendered text.
@@ -176,25 +202,27 @@ impl Tokens {
         Ok(Tokens { finder, strings, heads, tails, longest })
     }
 
-    fn mark(&self, value: &Value, marks: &Marks) -> Value {
+    fn mark(&self, value: &Value, marks: &Marks, edges: Edges) -> Value {
         match value {
-            Value::String(text) => Value::String(self.mark_text(text, marks)),
-            Value::Array(list) => list.iter().map(|value| self.mark(value, marks)).collect(),
+            Value::String(text) => Value::String(self.mark_text(text, marks, edges)),
+            Value::Array(list) => list.iter().map(|value| self.mark(value, marks, edges)).collect(),
             Value::Object(map) => map
                 .iter()
-                .map(|(key, value)| (self.mark_text(key, marks), self.mark(value, marks)))
+                .map(|(key, value)| {
+                    (self.mark_text(key, marks, edges), self.mark(value, marks, edges))
+                })
                 .collect::<Map<_, _>>()
                 .into(),
             other => other.clone(),
         }
     }
 
-    fn mark_text(&self, text: &str, marks: &Marks) -> String {
+    fn mark_text(&self, text: &str, marks: &Marks, edges: Edges) -> String {
         let body = text.trim();
         let lead = text.len() - text.trim_start().len();
         let mut out = String::with_capacity(text.len() + 8);
         out.push_str(&text[..lead]);
-        if self.starts_with_tail(body) {
+        if edges == Edges::Marked && self.starts_with_tail(body) {
             out.push(marks.edge);
         }
         let mut last = 0;
@@ -206,7 +234,7 @@ impl Tokens {
             last = found.end();
         }
         out.push_str(&body[last..]);
-        if self.ends_with_head(&body[last..]) {
+        if edges == Edges::Marked && self.ends_with_head(&body[last..]) {
             out.push(marks.edge);
         }
         out.push_str(&text[lead + body.len()..]);

@@ -122,11 +122,13 @@ impl RopeParams {
     /// Columns of a head that rotate. An odd count is rounded up to whole pairs.
     fn dim(&self, head_dim: usize) -> Result<usize, Error> {
         let part = self.number("partial_rotary_factor")?.unwrap_or(1.0);
-        let dim = (head_dim as f64 * part) as usize;
-        if part > 0.0 && dim > 0 && dim.next_multiple_of(2) <= head_dim {
-            return Ok(dim);
+        if part > 0.0 && part <= 1.0 {
+            let dim = (head_dim as f64 * part) as usize;
+            if dim > 0 && dim.next_multiple_of(2) <= head_dim {
+                return Ok(dim);
+            }
         }
-        let problem = format!("of {part} rotates {dim} of {head_dim} columns");
+        let problem = format!("is {part}: it does not rotate pairs of the {head_dim} columns");
         Err(Error::config(self.key("partial_rotary_factor"), problem))
     }
 

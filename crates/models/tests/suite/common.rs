@@ -1,0 +1,133 @@
+//! Runs a model over a prompt, however the prompt is cut. Shared by the tests here.
+
+use std::path::{Path, PathBuf};
+
+use backend::{BLOCK, Backend, Batch, Span, TokenId};
+use hearth_models::{Decoder, ModelSpec, Scratch, Store};
+use weights::Checkpoint;
+
+/// Where the goldens lie.
+pub(crate) fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// A JSON file.
+pub(crate) fn json(path: &Path) -> serde_json::Value {
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Little-endian f32.
+pub(crate) fn floats(path: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    bytes.as_chunks().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()
+}
+
+/// A model on a device, with caches for a few sequences.
+pub(crate) struct Runner<'b, B: Backend> {
+    b: &'b B,
+    decoder: Decoder<B>,
+    store: Store<B>,
+    scratch: Scratch<B>,
+    staged: B::Staged,
+}
+
+/// Room of a [`Runner`].
+const MAX_ROWS: usize = 128;
+const N_BLOCKS: usize = 32;
+
+impl<'b, B: Backend> Runner<'b, B> {
+    pub(crate) fn new(b: &'b B, spec: &ModelSpec, checkpoint: &Checkpoint) -> Self {
+        let decoder = Decoder::load(spec, checkpoint, b).expect("the model loads");
+        let store = Store::new(decoder.spec(), N_BLOCKS, b);
+        let scratch = Scratch::new(decoder.spec(), MAX_ROWS, MAX_ROWS, b);
+        Runner { b, decoder, store, scratch, staged: b.staged(MAX_ROWS) }
+    }
+
+    /// One pass; the logits of the wanted rows.
+    pub(crate) fn pass(&mut self, batch: &Batch) -> Vec<f32> {
+        self.b.stage(batch, &mut self.staged);
+        self.decoder.forward(self.b, &self.staged, &mut self.store, &mut self.scratch);
+        let mut out = Vec::new();
+        let len = batch.want.len() * self.decoder.spec().vocab;
+        self.b.read(self.scratch.logits(), len, &mut out).expect("a sound device");
+        out
+    }
+
+    /// The logits of every position of `tokens`, computed in pieces of at most `chunk`, in blocks
+    /// that lie in no particular order.
+    pub(crate) fn logits(&mut self, tokens: &[TokenId], chunk: usize) -> Vec<f32> {
+        let blocks: Vec<u32> =
+            (0..N_BLOCKS as u32).map(|i| (i * 7 + 3) % N_BLOCKS as u32).collect();
+        let mut out = Vec::new();
+        for (i, piece) in tokens.chunks(chunk).enumerate() {
+            let start = i * chunk;
+            let n_blocks = (start + piece.len()).div_ceil(BLOCK);
+            let span = Span { rows: 0..piece.len(), start, blocks: blocks[..n_blocks].to_vec() };
+            let want = (0..piece.len() as u32).collect();
+            out.extend(self.pass(&Batch { tokens: piece.to_vec(), spans: vec![span], want }));
+        }
+        out
+    }
+}
+
+/// How far logits may be from a golden, in standard deviations of the golden.
+#[derive(Clone, Copy)]
+pub(crate) struct Tolerance {
+    pub(crate) worst: f32,
+    pub(crate) rms: f32,
+}
+
+/// Of the reference device to an f32 run by others with keys and values rounded to f16 as ours are.
+/// Nearly all of it comes from a handful of keys and values per model that lie on the border of two
+/// f16 numbers and fall to the other side. Breaking any one term of a model moves its logits by more
+/// than 0.1 (the generating script checks that).
+pub(crate) const REFERENCE: Tolerance = Tolerance { worst: 3e-3, rms: 3e-4 };
+
+/// Logits that somebody else computed for a model and a prompt.
+pub(crate) struct Golden<'a> {
+    /// For messages.
+    pub(crate) name: &'a str,
+    pub(crate) spec: &'a ModelSpec,
+    pub(crate) checkpoint: &'a Checkpoint,
+    pub(crate) tokens: Vec<TokenId>,
+    /// One row per token.
+    pub(crate) logits: Vec<f32>,
+}
+
+impl Golden<'_> {
+    /// Compares a device's logits with these, then checks that it computes the same bytes however
+    /// the prompt is cut. Returns its logits.
+    pub(crate) fn check<B: Backend>(&self, device: &B, tolerance: Tolerance) -> Vec<f32> {
+        let (name, tokens) = (self.name, &self.tokens);
+        let mut runner = Runner::new(device, self.spec, self.checkpoint);
+        let whole = runner.logits(tokens, tokens.len());
+        let (worst, rms) = distance(&whole, &self.logits);
+        assert!(worst < tolerance.worst, "{name}: a logit is {worst} deviations off (rms {rms})");
+        assert!(rms < tolerance.rms, "{name}: logits are {rms} deviations off (worst {worst})");
+        for chunk in [1, 7, 32] {
+            let cut = runner.logits(tokens, chunk);
+            assert!(cut == whole, "{name}: chunks of {chunk} change the logits");
+        }
+        whole
+    }
+}
+
+/// Token ids, as a JSON list.
+pub(crate) fn tokens(path: &Path) -> Vec<TokenId> {
+    let ids = json(path);
+    let id = |id: &serde_json::Value| id.as_u64().expect("an id") as TokenId;
+    ids.as_array().expect("a list").iter().map(id).collect()
+}
+
+/// Largest and root mean square difference, in standard deviations of `golden`.
+pub(crate) fn distance(ours: &[f32], golden: &[f32]) -> (f32, f32) {
+    assert_eq!(ours.len(), golden.len());
+    let n = golden.len() as f32;
+    let mean = golden.iter().sum::<f32>() / n;
+    let std = (golden.iter().map(|g| (g - mean).powi(2)).sum::<f32>() / n).sqrt();
+    let differences = ours.iter().zip(golden).map(|(a, b)| (a - b).abs());
+    let worst = differences.clone().fold(0.0, |w: f32, d| if d > w || d.is_nan() { d } else { w });
+    let rms = (differences.map(|d| d * d).sum::<f32>() / n).sqrt();
+    (worst / std, rms / std)
+}

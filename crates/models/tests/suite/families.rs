@@ -1,0 +1,112 @@
+//! Every family computes the logits that transformers computes, and however the prompt is cut the
+//! bytes are the same. The goldens come from `tools/goldens/families.py`.
+
+use backend::reference::Reference;
+
+use crate::common::{Golden, REFERENCE, distance, fixtures, floats, json, tokens};
+use hearth_models::{ModelSpec, recipe, recipe_for_context};
+use weights::Checkpoint;
+
+/// The largest difference to transformers in plain f32: what keys and values in f16 cost.
+const TOLERANCE_F32: f32 = 1.5e-2;
+
+fn check(case: &str) {
+    let folder = fixtures().join(case);
+    let config = json(&folder.join("config.json"));
+    check_spec(case, &recipe(&config).expect(case));
+}
+
+/// `case` is `<weights>` or `<weights>/<variant>`.
+fn check_spec(case: &str, spec: &ModelSpec) {
+    let weights = fixtures().join(case.split('/').next().unwrap_or(case));
+    let folder = fixtures().join(case);
+    let golden = Golden {
+        name: case,
+        spec,
+        checkpoint: &Checkpoint::open(&weights).expect(case),
+        tokens: tokens(&weights.join("input.json")),
+        logits: floats(&folder.join("logits_kv16.f32")),
+    };
+    let ours = golden.check(&Reference, REFERENCE);
+    let (worst, _) = distance(&ours, &floats(&folder.join("logits.f32")));
+    assert!(worst < TOLERANCE_F32, "{case}: {worst} deviations from plain f32");
+}
+
+#[test]
+fn llama_with_every_bias() {
+    check("llama");
+}
+
+#[test]
+fn llama_with_a_tied_head() {
+    check("llama_tied");
+}
+
+#[test]
+fn rope_stretched_evenly() {
+    check("llama/linear");
+}
+
+#[test]
+fn rope_stretched_as_in_llama_3() {
+    check("llama/llama3");
+}
+
+#[test]
+fn rope_stretched_by_yarn() {
+    check("llama/yarn");
+    check("llama/yarn_mscale");
+}
+
+#[test]
+fn mistral_within_its_window_and_without() {
+    check("mistral");
+    check("mistral/full");
+}
+
+#[test]
+fn qwen2_with_windows_in_the_upper_layers() {
+    check("qwen2");
+    check("qwen2/full");
+}
+
+#[test]
+fn qwen2_moe_with_a_shared_expert_and_a_dense_layer() {
+    check("qwen2_moe");
+}
+
+#[test]
+fn qwen3_with_head_norms() {
+    check("qwen3");
+}
+
+#[test]
+fn qwen3_moe_with_dense_layers_between() {
+    check("qwen3_moe");
+}
+
+#[test]
+fn gemma2_with_soft_caps() {
+    check("gemma2");
+}
+
+#[test]
+fn gemma3_with_a_rotation_per_layer_type() {
+    check("gemma3");
+    check("gemma3/capped");
+}
+
+#[test]
+fn phi3_with_fused_projections_and_a_partial_rotation() {
+    check("phi3");
+    check("phi3/window");
+}
+
+#[test]
+fn longrope_chooses_its_list_by_the_context() {
+    check("phi3/long");
+    let config = json(&fixtures().join("phi3/short/config.json"));
+    check_spec("phi3/short", &recipe_for_context(&config, 128).expect("a recipe"));
+    assert_ne!(recipe_for_context(&config, 129).ok(), recipe_for_context(&config, 128).ok());
+    assert_eq!(recipe_for_context(&config, 129).ok(), recipe(&config).ok());
+}

@@ -1,0 +1,7 @@
+//! What the crate promises, seen from outside: recipes, loading, and logits against goldens.
+
+mod common;
+mod families;
+mod loading;
+mod packings;
+mod recipes;

@@ -1,0 +1,49 @@
+//! Every MLX packing computes the logits that mlx-lm computes. The goldens come from
+//! `tools/goldens/mlx_models.py`.
+
+use backend::reference::Reference;
+use hearth_models::recipe;
+use weights::Checkpoint;
+
+use crate::common::{Golden, REFERENCE, fixtures, floats, tokens};
+
+#[track_caller]
+fn check(case: &str) {
+    let root = fixtures().join("mlx");
+    let folder = root.join(case);
+    let checkpoint = Checkpoint::open(&folder).expect(case);
+    assert!(checkpoint.warnings().is_empty(), "{case}: {:?}", checkpoint.warnings());
+    let golden = Golden {
+        name: case,
+        spec: &recipe(&checkpoint.config).expect(case),
+        checkpoint: &checkpoint,
+        tokens: tokens(&root.join("input.json")),
+        logits: floats(&folder.join("logits_kv16.f32")),
+    };
+    golden.check(&Reference, REFERENCE);
+}
+
+#[test]
+fn affine_groups_of_every_width() {
+    for case in ["affine2", "affine3", "affine4", "affine5", "affine6", "affine8"] {
+        check(case);
+    }
+}
+
+#[test]
+fn small_floats() {
+    for case in ["mxfp4", "mxfp8", "nvfp4"] {
+        check(case);
+    }
+}
+
+#[test]
+fn settings_per_layer() {
+    check("mixed");
+}
+
+#[test]
+fn stacked_experts() {
+    check("moe_affine4");
+    check("moe_nvfp4_modes");
+}

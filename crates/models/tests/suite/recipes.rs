@@ -1,0 +1,334 @@
+//! From a config to a spec: sizes that are published, spellings that mean the same, and errors that
+//! name the key.
+
+use std::path::{Path, PathBuf};
+
+use backend::{Rope, RopeLayout};
+use hearth_models::recipe::{Head, Mixer};
+use hearth_models::{Error, ModelSpec, SUPPORTED, recipe, recipe_for_context, tiny};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn with(mut config: Value, changes: Value) -> Value {
+    let Value::Object(changes) = changes else { unreachable!("changes are objects") };
+    config.as_object_mut().expect("an object").extend(changes);
+    config
+}
+
+fn without(mut config: Value, key: &str) -> Value {
+    config.as_object_mut().expect("an object").remove(key);
+    config
+}
+
+fn tiny(model_type: &str) -> Value {
+    tiny::config(model_type).expect(model_type)
+}
+
+fn spec(config: &Value) -> ModelSpec {
+    recipe(config).unwrap_or_else(|e| panic!("{config}: {e}"))
+}
+
+/// The base of a rotation without scaling, from the frequency of its second pair.
+fn base(rope: &Rope) -> f64 {
+    let pairs = rope.inv_freq.len() as f64;
+    f64::from(rope.inv_freq[1]).powf(-pairs)
+}
+
+#[track_caller]
+fn check_base(config: &Value, layer: usize, expected: f64) {
+    let spec = spec(config);
+    let Mixer::Attention(attention) = &spec.layers[layer].mixer;
+    let found = base(&spec.ropes[attention.rope.expect("a rotation")]);
+    assert!((found / expected - 1.0).abs() < 1e-4, "base {found}, expected {expected}");
+}
+
+#[track_caller]
+fn check_error(config: &Value, words: &[&str]) {
+    let error = recipe(config).expect_err("the config is wrong").to_string();
+    for word in words {
+        assert!(error.contains(word), "\"{error}\" does not say \"{word}\"");
+    }
+}
+
+#[test]
+fn parameters_are_those_the_authors_publish() {
+    let check = |config: Value, n_params: u64, kv_bytes_per_token: usize| {
+        let spec = spec(&config);
+        assert_eq!(spec.n_params(), n_params, "{config}");
+        assert_eq!(spec.kv_bytes_per_token(), kv_bytes_per_token, "{config}");
+    };
+    let smollm2_135m = json!({
+        "model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
+        "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "max_position_embeddings": 8192, "rope_theta": 100000, "tie_word_embeddings": true,
+    });
+    check(smollm2_135m, 134_515_008, 23_040);
+    let llama_3_2_1b = json!({
+        "model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
+        "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "head_dim": 64, "max_position_embeddings": 131072, "rope_theta": 500000.0,
+        "tie_word_embeddings": true,
+    });
+    check(llama_3_2_1b, 1_235_814_400, 32_768);
+    let qwen2_5_0_5b = json!({
+        "model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864,
+        "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
+        "max_position_embeddings": 32768, "rope_theta": 1000000.0, "tie_word_embeddings": true,
+    });
+    check(qwen2_5_0_5b, 494_032_768, 12_288);
+    let gemma_3_1b = json!({
+        "model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1152,
+        "intermediate_size": 6912, "num_hidden_layers": 26, "num_attention_heads": 4,
+        "num_key_value_heads": 1, "head_dim": 256, "max_position_embeddings": 32768,
+        "sliding_window": 512,
+    });
+    check(gemma_3_1b, 999_885_952, 26_624);
+    let phi_3_mini = json!({
+        "model_type": "phi3", "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+        "max_position_embeddings": 4096, "tie_word_embeddings": false,
+    });
+    check(phi_3_mini, 3_821_079_552, 393_216);
+    let qwen3_30b_a3b = json!({
+        "model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 2048,
+        "intermediate_size": 6144, "num_hidden_layers": 48, "num_attention_heads": 32,
+        "num_key_value_heads": 4, "head_dim": 128, "max_position_embeddings": 40960,
+        "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+        "norm_topk_prob": true, "rope_theta": 1000000.0, "tie_word_embeddings": false,
+    });
+    check(qwen3_30b_a3b.clone(), 30_532_122_624, 98_304);
+    let active = spec(&qwen3_30b_a3b).n_active_params() as f64;
+    assert!((3.0e9..3.4e9).contains(&active), "A3B has {active} active parameters");
+}
+
+#[test]
+fn a_window_bounds_what_is_read_of_the_cache() {
+    let spec = spec(&tiny("gemma3_text"));
+    let per_layer = 2 * 2 * 16 * 2;
+    assert_eq!(spec.kv_bytes_per_token(), 3 * per_layer);
+    assert_eq!(spec.kv_bytes_read(1000), (40 + 40 + 1000) * per_layer);
+    assert_eq!(spec.kv_bytes_read(10), 3 * 10 * per_layer);
+}
+
+#[test]
+fn the_base_is_found_wherever_it_is_written() {
+    let llama = without(tiny("llama"), "rope_theta");
+    let flat = json!({"rope_parameters": {"rope_type": "default", "rope_theta": 5_000_000}});
+    check_base(&with(llama.clone(), flat), 0, 5e6);
+    check_base(&with(llama.clone(), json!({"rope_scaling": null, "rope_theta": 500_000})), 0, 5e5);
+    check_base(&llama, 0, 1e4);
+    let nested = json!({"rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 1_000_000},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000},
+    }});
+    let gemma = with(without(tiny("gemma3_text"), "rope_theta"), nested.clone());
+    check_base(&gemma, 0, 1e4);
+    check_base(&gemma, 2, 1e6);
+    check_base(&with(llama, nested), 0, 1e6);
+}
+
+#[test]
+fn gemma3_knows_its_bases_when_nothing_is_written() {
+    let gemma = without(tiny("gemma3_text"), "rope_theta");
+    check_base(&gemma, 0, 1e4);
+    check_base(&gemma, 2, 1e6);
+    let local = json!({"rope_theta": 5e5, "rope_local_base_freq": 2e4});
+    check_base(&with(gemma.clone(), local.clone()), 0, 2e4);
+    check_base(&with(gemma, local), 2, 5e5);
+}
+
+#[test]
+fn old_and_new_spellings_make_the_same_model() {
+    let check = |model_type: &str, old: Value, new: Value| {
+        let plain = without(tiny(model_type), "rope_theta");
+        assert_eq!(spec(&with(plain.clone(), old)), spec(&with(plain, new)), "{model_type}");
+    };
+    check(
+        "llama",
+        json!({"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+            "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 512}}),
+        json!({"rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", "factor": 8.0,
+            "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 512}}),
+    );
+    check(
+        "qwen2",
+        json!({"rope_theta": 1e6, "rope_scaling": {"type": "yarn", "factor": 4.0,
+            "original_max_position_embeddings": 1024}}),
+        json!({"rope_parameters": {"rope_theta": 1e6, "rope_type": "yarn", "factor": 4.0,
+            "original_max_position_embeddings": 1024}}),
+    );
+    check(
+        "gemma3_text",
+        json!({"rope_theta": 1e6, "rope_local_base_freq": 1e4,
+            "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+        json!({"rope_parameters": {
+            "full_attention": {"rope_theta": 1e6, "rope_type": "linear", "factor": 8.0},
+            "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}}}),
+    );
+    let factors = |long: f64| json!([1.0, long, 1.0, 1.0, 1.0, 1.0]);
+    check(
+        "phi3",
+        json!({"rope_theta": 1e4, "original_max_position_embeddings": 1024, "rope_scaling":
+            {"type": "su", "short_factor": factors(1.1), "long_factor": factors(4.0)}}),
+        json!({"rope_parameters": {"rope_theta": 1e4, "rope_type": "longrope",
+            "original_max_position_embeddings": 1024,
+            "short_factor": factors(1.1), "long_factor": factors(4.0)}}),
+    );
+}
+
+#[test]
+fn the_interleaved_order_and_explicit_factors_of_gguf_files() {
+    let factors = [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 8.0];
+    let plain = spec(&tiny("llama")).ropes.remove(0);
+    let scaling = json!({"rope_interleaved": true,
+        "rope_scaling": {"rope_type": "explicit", "factors": factors}});
+    let scaled = spec(&with(tiny("llama"), scaling)).ropes.remove(0);
+    assert_eq!(scaled.layout, RopeLayout::Interleaved);
+    for (i, factor) in factors.iter().enumerate() {
+        let ratio = f64::from(plain.inv_freq[i]) / f64::from(scaled.inv_freq[i]);
+        assert!((ratio / factor - 1.0).abs() < 1e-6, "pair {i}: {ratio}, expected {factor}");
+    }
+}
+
+#[test]
+fn dynamic_scaling_is_the_identity_within_the_trained_length() {
+    let dynamic =
+        with(tiny("llama"), json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}));
+    assert_eq!(spec(&dynamic), spec(&tiny("llama")));
+    let error = recipe_for_context(&dynamic, 4097).expect_err("too long").to_string();
+    assert!(error.contains("rope_type") && error.contains("4096"), "{error}");
+}
+
+#[test]
+fn wrappers_are_looked_through() {
+    let text = tiny("gemma3_text");
+    let wrapper = json!({"model_type": "gemma3", "text_config": text, "vision_config": {}});
+    assert_eq!(spec(&wrapper), spec(&tiny("gemma3_text")));
+    // Older wrappers name no type inside and leave what is usual out.
+    let sparse = json!({"model_type": "gemma3", "text_config": {
+        "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
+        "sliding_window": 1024, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}});
+    let spec = spec(&sparse);
+    assert_eq!((spec.vocab, spec.hidden, spec.head), (262_208, 2560, Head::Tied));
+    let windows = spec.layers.iter().map(|layer| {
+        let Mixer::Attention(attention) = &layer.mixer;
+        attention.shape.window
+    });
+    assert_eq!(windows.filter(Option::is_none).count(), 5, "every sixth of 34 layers is full");
+}
+
+#[test]
+fn errors_name_the_key() {
+    let llama = || tiny("llama");
+    check_error(&without(llama(), "hidden_size"), &["hidden_size", "missing"]);
+    check_error(&with(llama(), json!({"hidden_size": "many"})), &["hidden_size", "\"many\""]);
+    check_error(&with(llama(), json!({"num_hidden_layers": 1e12})), &["num_hidden_layers"]);
+    check_error(&with(llama(), json!({"num_key_value_heads": 3})), &["num_key_value_heads", "4"]);
+    check_error(&with(llama(), json!({"hidden_act": "relu2"})), &["hidden_act", "relu2", "silu"]);
+    let spiral = json!({"rope_scaling": {"rope_type": "spiral", "factor": 2.0}});
+    check_error(&with(llama(), spiral), &["rope_scaling.rope_type", "spiral", "yarn"]);
+    let bare = json!({"rope_parameters": {"rope_type": "linear"}});
+    check_error(&with(llama(), bare), &["rope_parameters.factor", "missing"]);
+    let short = json!({"rope_scaling": {"rope_type": "explicit", "factors": [1.0, 2.0]}});
+    check_error(&with(llama(), short), &["rope_scaling.factors", "2 entries", "8"]);
+    let few = json!({"num_experts_per_tok": 9});
+    check_error(&with(tiny("qwen3_moe"), few), &["num_experts_per_tok", "6 experts"]);
+    let layers = json!({"layer_types": ["full_attention"]});
+    check_error(&with(llama(), layers), &["layer_types", "3 layers"]);
+    check_error(&json!({}), &["model_type", "missing"]);
+    check_error(&json!([]), &["model_type", "missing"]);
+}
+
+#[test]
+fn an_unknown_family_is_told_its_neighbours() {
+    let check = |model_type: &str, nearest: &str| {
+        let config = with(tiny("llama"), json!({"model_type": model_type}));
+        match recipe(&config) {
+            Err(Error::UnknownFamily { found, nearest: names }) => {
+                assert_eq!(found, model_type);
+                let listed = names.split(", ").any(|name| name == nearest);
+                assert!(listed, "{model_type}: {names}");
+            }
+            other => panic!("{model_type}: {other:?}"),
+        }
+    };
+    check("qwen3_next", "qwen3");
+    check("lama", "llama");
+    check("gemma4", "gemma3");
+    check("phi4", "phi3");
+    check("mistral3", "mistral");
+}
+
+/// Configs as transformers writes them, of every family.
+fn written_configs() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let folders = std::fs::read_dir(root).expect("fixtures").flatten();
+    folders.map(|entry| entry.path().join("config.json")).filter(|path| path.is_file()).collect()
+}
+
+#[test]
+fn every_family_has_goldens_and_a_tiny_model() {
+    let types: Vec<String> = written_configs()
+        .iter()
+        .map(|path| serde_json::from_slice::<Value>(&std::fs::read(path).expect("readable")))
+        .map(|config| config.expect("JSON")["model_type"].as_str().expect("a type").to_owned())
+        .collect();
+    // Other names of families that have both.
+    let aliases = ["gemma3", "xverse"];
+    for model_type in SUPPORTED.iter().filter(|name| !aliases.contains(name)) {
+        assert!(types.iter().any(|t| t == model_type), "no goldens of {model_type}");
+        let spec = spec(&tiny(model_type));
+        assert_eq!(spec.layers.len(), 3);
+        assert_eq!(spec.vocab, tiny::VOCAB);
+    }
+}
+
+/// Anything that may stand in a config where something else is expected.
+fn odd_values() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        (0u64..70).prop_map(Value::from),
+        (0.0f64..2.0).prop_map(Value::from),
+        prop::sample::select(vec!["yarn", "longrope", "llama3", "linear", "gelu", "x"])
+            .prop_map(Value::from),
+        prop::collection::vec(any::<f64>(), 0..9).prop_map(Value::from),
+        Just(json!({})),
+        Just(json!({"rope_type": "yarn", "factor": 4.0})),
+        Just(json!({"full_attention": {"rope_theta": 2.0}})),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever a config says, there is a spec or an error, soon and within memory.
+    #[test]
+    fn no_config_breaks_a_recipe(
+        family in prop::sample::select(SUPPORTED.to_vec()),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), odd_values()), 1..4),
+    ) {
+        let mut config = tiny::config(family).unwrap_or_else(|| tiny("llama"));
+        let keys = [
+            "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+            "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings",
+            "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters", "layer_types",
+            "sliding_window", "partial_rotary_factor", "num_experts", "moe_intermediate_size",
+            "original_max_position_embeddings", "text_config", "tie_word_embeddings",
+            "query_pre_attn_scalar", "mlp_only_layers", "decoder_sparse_step",
+        ];
+        for (key, value) in changes {
+            config[*key.get(&keys)] = value;
+        }
+        if let Ok(spec) = recipe(&config) {
+            spec.n_params();
+            spec.n_active_params();
+            spec.kv_bytes_read(usize::MAX);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+"""Tiny models in every MLX packing with the logits that mlx-lm computes for them.
+
+    python tools/goldens/mlx_models.py crates/models/tests/fixtures/mlx
+
+Per case: `config.json` and `model.safetensors` as mlx-lm writes them, `input.json` beside all of them,
+and `logits_kv16.f32` (rows x vocab, little endian): mlx-lm's own loader and model on its CPU wheel,
+everything widened to f32 (scales and biases exactly), keys and values rounded to f16 as every Hearth
+device stores them.
+"""
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+from mlx.utils import tree_flatten, tree_map
+from mlx_lm.models import llama, qwen3_moe
+from mlx_lm.models.cache import KVCache
+from mlx_lm.utils import load_model, quantize_model
+
+VOCAB = 96
+ROWS = 40
+SIZES = dict(
+    vocab_size=VOCAB, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=2, head_dim=16, max_position_embeddings=256, rms_norm_eps=1e-5, rope_theta=100.0,
+)
+LLAMA = (llama, {"model_type": "llama", "tie_word_embeddings": True, **SIZES})
+UNTIED = (llama, {"model_type": "llama", "tie_word_embeddings": False, **SIZES})
+MOE = (
+    qwen3_moe,
+    {
+        "model_type": "qwen3_moe", "tie_word_embeddings": False, "num_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 64, "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": True,
+        **SIZES,
+    },
+)
+
+
+def mixed(path, module):
+    """Settings of their own for some layers, as the files of several publishers have them."""
+    if path == "lm_head":
+        return False
+    if path.endswith("down_proj"):
+        return {"group_size": 32, "bits": 6}
+    if path.endswith("layers.1.self_attn.v_proj"):
+        return {"group_size": 64, "bits": 8}
+    return True
+
+
+def modes(path, module):
+    """Several modes in one file."""
+    if path.endswith("q_proj"):
+        return {"group_size": 32, "bits": 4, "mode": "mxfp4"}
+    if path.endswith("mlp.gate"):
+        return {"group_size": 64, "bits": 8, "mode": "affine"}
+    return True
+
+
+# name -> (model, group, bits, mode, type of what is not packed, predicate)
+CASES = {
+    "affine2": (LLAMA, 32, 2, "affine", mx.bfloat16, None),
+    "affine3": (LLAMA, 64, 3, "affine", mx.float16, None),
+    "affine4": (LLAMA, 64, 4, "affine", mx.bfloat16, None),
+    "affine5": (LLAMA, 32, 5, "affine", mx.float32, None),
+    "affine6": (LLAMA, 64, 6, "affine", mx.bfloat16, None),
+    "affine8": (UNTIED, 64, 8, "affine", mx.bfloat16, None),
+    "mxfp4": (LLAMA, 32, 4, "mxfp4", mx.bfloat16, None),
+    "mxfp8": (LLAMA, 32, 8, "mxfp8", mx.bfloat16, None),
+    "nvfp4": (UNTIED, 16, 4, "nvfp4", mx.bfloat16, None),
+    "mixed": (UNTIED, 64, 4, "affine", mx.bfloat16, mixed),
+    "moe_affine4": (MOE, 64, 4, "affine", mx.bfloat16, None),
+    "moe_nvfp4_modes": (MOE, 16, 4, "nvfp4", mx.bfloat16, modes),
+}
+
+
+class Kv16(KVCache):
+    """A cache that gives keys and values back as f16 would."""
+
+    def update_and_fetch(self, keys, values):
+        rounded = [x.astype(mx.float16).astype(mx.float32) for x in (keys, values)]
+        return super().update_and_fetch(*rounded)
+
+
+def randomise(model, seed):
+    """Weights drawn large, gains away from one, so that a wrong term shows."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for name, p in sorted(tree_flatten(model.parameters())):
+        noise = rng.standard_normal(p.shape).astype(np.float32)
+        if "norm" in name:
+            value = 1.0 + 0.35 * noise
+        elif "embed_tokens" in name:
+            value = noise
+        elif name.endswith("mlp.gate.weight"):
+            value = 2.5 * noise * p.shape[-1] ** -0.5
+        else:
+            value = 1.3 * noise * p.shape[-1] ** -0.5
+        drawn.append((name, mx.array(value)))
+    model.load_weights(drawn)
+
+
+def f32_logits(folder, ids):
+    model, _ = load_model(folder)
+    widen = lambda x: x.astype(mx.float32) if mx.issubdtype(x.dtype, mx.floating) else x
+    model.update(tree_map(widen, model.parameters()))
+    return model(ids, cache=[Kv16() for _ in model.layers])[0]
+
+
+def write_case(root, name, model, group, bits, mode, dtype, predicate, ids):
+    module, config = model[0], copy.deepcopy(model[1])
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    model = module.Model(module.ModelArgs.from_dict(config))
+    randomise(model, seed=len(name))
+    model.set_dtype(dtype)
+    model, config = quantize_model(
+        model, config, group_size=group, bits=bits, mode=mode,
+        quant_predicate=predicate or getattr(model, "quant_predicate", None),
+    )
+    mx.save_safetensors(
+        str(folder / "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"}
+    )
+    (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    logits = f32_logits(folder, ids)
+    (folder / "logits_kv16.f32").write_bytes(np.array(logits).astype("<f4").tobytes())
+    size = (folder / "model.safetensors").stat().st_size
+    print(f"{name:16} {size:7} bytes, std {mx.std(logits).item():.3f}")
+
+
+if __name__ == "__main__":
+    mx.set_default_device(mx.cpu)
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    ids = np.random.default_rng(7).integers(3, VOCAB, (1, ROWS))
+    (target / "input.json").write_text(json.dumps(ids[0].tolist()) + "\n")
+    for name, case in CASES.items():
+        write_case(target, name, *case, mx.array(ids))

@@ -5,7 +5,7 @@
 Per case: `config.json` and `model.safetensors` as transformers saves them (bf16), `input.json` (token
 ids), `logits.f32` (rows x vocab, little endian), and `logits_kv16.f32`: the same with keys and values
 rounded to f16 before attention, which is how every Hearth device stores them. A case with variants
-has a folder per variant with another config and other logits for the same weights.
+has a folder per variant with another config and other rounded logits for the same weights.
 
 Default initialisation makes each layer nearly an identity and hides wrong terms, so weights are drawn
 large, norm gains away from one, biases away from zero. `check_terms` then breaks every parameter and
@@ -246,6 +246,7 @@ def write_case(folder, name, model_type, values, variants, keys):
     size = (folder / "model.safetensors").stat().st_size
     print(f"{name:12} seed {seed} {size:7} bytes; least term {worst[0]} moves {worst[1]:.3f}")
     base = write_logits(folder, model, ids)
+    write_f32(folder / "logits.f32", base)
     for variant, changes in variants.items():
         other = rebuilt(model_type, {**values, **changes}, model.state_dict())
         other.config.save_pretrained(folder / variant)
@@ -257,7 +258,6 @@ def write_case(folder, name, model_type, values, variants, keys):
 
 def write_logits(folder, model, ids):
     plain, rounded = logits(model, ids), logits(model, ids, "kv16")
-    write_f32(folder / "logits.f32", plain)
     write_f32(folder / "logits_kv16.f32", rounded)
     print(f"    std {plain.std():.3f}, f16 keys and values move {moved(plain, rounded):.5f}")
     return plain

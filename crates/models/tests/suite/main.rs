@@ -2,6 +2,7 @@
 
 mod common;
 mod families;
+mod gguf;
 mod loading;
 mod packings;
 mod recipes;

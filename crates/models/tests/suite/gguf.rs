@@ -1,0 +1,46 @@
+//! Models in llama.cpp's files compute what transformers computes on their dequantised weights. The
+//! goldens come from `tools/goldens/gguf_logits.py`.
+
+use backend::reference::Reference;
+use hearth_models::recipe;
+use weights::Checkpoint;
+
+use crate::common::{Golden, REFERENCE, fixtures, floats, tokens};
+
+#[track_caller]
+fn check(case: &str) {
+    let folder = fixtures().join("gguf");
+    let checkpoint = Checkpoint::open(&folder.join(format!("{case}.gguf"))).expect(case);
+    let golden = Golden {
+        name: case,
+        spec: &recipe(&checkpoint.config).expect(case),
+        checkpoint: &checkpoint,
+        tokens: tokens(&folder.join("input.json")),
+        logits: floats(&folder.join(format!("{case}_kv16.f32"))),
+    };
+    golden.check(&Reference, REFERENCE);
+}
+
+#[test]
+fn llama_with_rotary_pairs_side_by_side_in_every_packing() {
+    check("llama");
+    check("llama_k");
+}
+
+#[test]
+fn a_scaled_rotation_from_its_table() {
+    check("llama3");
+    check("phi3");
+}
+
+#[test]
+fn qwen_dense_and_mixed() {
+    for case in ["qwen2", "qwen2moe", "qwen3", "qwen3moe"] {
+        check(case);
+    }
+}
+
+#[test]
+fn gemma3_with_gains_that_hold_the_one() {
+    check("gemma3");
+}

@@ -1,0 +1,241 @@
+"""Tiny GGUF models with the logits that transformers computes on their dequantised weights.
+
+    python tools/goldens/gguf_logits.py crates/models/tests/fixtures/gguf
+
+Per case `NAME.gguf` and `NAME_kv16.f32` (rows x vocab, little endian; keys and values rounded to f16 as
+every Hearth device stores them), and one `input.json`. Metadata and tensor layouts are those of
+llama.cpp's converter: q and k of llama permuted, Gemma's gains with the one added, experts stacked,
+Llama 3's scaling as a table of factors.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from gguf import (
+    GGML_QUANT_SIZES, GGMLQuantizationType as T, GGUFWriter, RopeScalingType, dequantize, quantize
+)
+from transformers import AutoModelForCausalLM
+
+from families import logits, make_config, randomise, rope, router_margin, write_f32
+from gguf_blocks import HALVES
+
+VOCAB = 64
+ROWS = 48
+SMALL = dict(
+    vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=2, head_dim=16, max_position_embeddings=128, rms_norm_eps=1e-5,
+    pad_token_id=0, bos_token_id=1, eos_token_id=2,
+)
+WIDE = SMALL | dict(hidden_size=256, intermediate_size=256, num_hidden_layers=1, num_attention_heads=4, head_dim=64)
+MOE = dict(moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2)
+LLAMA3 = rope(
+    "llama3", 100.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64
+)
+GEMMA = {
+    "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+    },
+    "sliding_window": 20, "query_pre_attn_scalar": 16, "num_hidden_layers": 7, "layer_types": None,
+}
+LONG = dict(
+    rope_type="longrope", rope_theta=100.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+    long_factor=[1.5, 2.0, 3.0, 4.0, 5.0, 6.0],
+)
+
+# Packings taken in turn by the matrices of a model.
+LEGACY = [T.Q4_0, T.Q8_0, T.Q4_1, T.Q5_0, T.Q5_1, T.F16, T.BF16, T.IQ4_NL, T.MXFP4]
+SUPER = [T.Q4_K, T.Q6_K, T.Q5_K, T.Q3_K, T.Q2_K]
+
+# name -> (architecture, model_type, config, packings)
+CASES = {
+    "llama": ("llama", "llama", {**SMALL, "tie_word_embeddings": True, **rope("default", 100.0)}, LEGACY),
+    "llama3": ("llama", "llama", {**SMALL, "tie_word_embeddings": False, **LLAMA3}, [T.Q8_0, T.Q4_0]),
+    "llama_k": ("llama", "llama", {**WIDE, "tie_word_embeddings": True, **rope("default", 100.0)}, SUPER),
+    "qwen2": ("qwen2", "qwen2", {k: v for k, v in SMALL.items() if k != "head_dim"}
+              | {"tie_word_embeddings": False, **rope("default", 100.0)}, [T.Q8_0, T.Q5_1]),
+    "qwen2moe": ("qwen2moe", "qwen2_moe", {k: v for k, v in SMALL.items() if k != "head_dim"} | MOE
+                 | {"shared_expert_intermediate_size": 64, "norm_topk_prob": False, **rope("default", 100.0)},
+                 [T.Q8_0, T.Q4_0]),
+    "qwen3": ("qwen3", "qwen3", {**SMALL, "tie_word_embeddings": True, **rope("default", 100.0)}, [T.Q8_0]),
+    "qwen3moe": ("qwen3moe", "qwen3_moe", {**SMALL, **MOE, "norm_topk_prob": True, **rope("default", 100.0)},
+                 [T.Q4_1, T.Q8_0]),
+    "gemma3": ("gemma3", "gemma3_text", {**SMALL, **GEMMA}, [T.Q4_0, T.Q8_0]),
+    "phi3": ("phi3", "phi3", {k: v for k, v in SMALL.items() if k != "head_dim"}
+             | {"sliding_window": 20, "original_max_position_embeddings": 32, "rope_parameters": LONG},
+             [T.Q8_0, T.Q5_0]),
+}
+
+NAMES = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up", "mlp.gate": "ffn_gate_inp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.experts.gate": "ffn_gate_exps", "mlp.experts.up": "ffn_up_exps", "mlp.experts.down": "ffn_down_exps",
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+}
+GEMMA_NAMES = {
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+
+
+def gguf_name(arch, path):
+    module, kind = path.rsplit(".", 1)
+    top = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    if module in top:
+        return f"{top[module]}.{kind}"
+    _, _, layer, part = module.split(".", 3)
+    names = NAMES | (GEMMA_NAMES if arch == "gemma3" else {})
+    return f"blk.{layer}.{names[part]}.{kind}"
+
+
+def halves_to_pairs(w, heads):
+    """The converter's permutation of the rows of q and k."""
+    return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def pairs_to_halves(w, heads):
+    return w.reshape(heads, w.shape[0] // heads // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def packed(values, ty, rng):
+    """Blocks of `values`; for types that gguf-py cannot write, random blocks of the same spread."""
+    try:
+        return quantize(values, ty)
+    except NotImplementedError:
+        pass
+    n, size = GGML_QUANT_SIZES[ty]
+    blocks = rng.integers(0, 256, (values.size // n, size), dtype=np.uint8)
+    scale, offset = np.float16(1.0), {T.Q2_K: 1.5, T.Q4_K: 7.5, T.Q5_K: 15.5}.get(ty, 0.0)
+    for scale in (scale, None):
+        if scale is None:
+            spread = dequantize(blocks.reshape(-1), ty).std()
+            scale = np.float16(values.std() / spread)
+        for at, x in zip(HALVES[ty], (scale, np.float16(offset * scale))):
+            blocks[:, at : at + 2] = np.frombuffer(x.tobytes(), np.uint8)
+    return blocks.reshape(values.shape[0], -1) if values.ndim == 2 else blocks.reshape(*values.shape[:2], -1)
+
+
+def split_experts(state):
+    """Transformers stacks gate and up of all experts in one tensor; GGUF has three."""
+    out = {}
+    for path, w in state.items():
+        if path.endswith("experts.gate_up_proj"):
+            base = path.removesuffix("_up_proj").removesuffix("gate")
+            out[f"{base}gate.weight"], out[f"{base}up.weight"] = w.chunk(2, dim=1)
+        elif path.endswith("experts.down_proj"):
+            out[path.removesuffix("_proj") + ".weight"] = w
+        else:
+            out[path] = w
+    return out
+
+
+def tensors(arch, config, model, types, seed):
+    """Packs every parameter, puts back into the model what the packing made of it."""
+    rng, turn = np.random.default_rng(seed), 0
+    out = {}
+    state = split_experts(model.state_dict())
+    if config.tie_word_embeddings:
+        state.pop("lm_head.weight", None)
+    for path, p in state.items():
+        w = p.numpy().astype(np.float32)
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(path.split(".")[-2])
+        permuted = arch == "llama" and heads
+        if permuted:
+            w = halves_to_pairs(w, heads)
+        name = gguf_name(arch, path)
+        if w.ndim == 1 or "ffn_gate_inp" in name:
+            stored = w + 1 if arch == "gemma3" and "norm" in name else w
+            out[name] = (stored.reshape(-1) if w.shape[0] == 1 else stored, T.F32)
+            p.copy_(torch.from_numpy(stored - 1 if arch == "gemma3" and "norm" in name else stored))
+            continue
+        ty = types[turn % len(types)]
+        turn += 1
+        blocks = packed(w, ty, rng)
+        out[name] = (blocks, ty)
+        back = dequantize(blocks, ty).reshape(w.shape)
+        p.copy_(torch.from_numpy(pairs_to_halves(back, heads) if permuted else back))
+    return out
+
+
+def metadata(writer, arch, config):
+    rope_parameters = config.rope_parameters
+    rope_parameters = rope_parameters.get("full_attention", rope_parameters)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(rope_parameters["rope_theta"])
+    writer.add_key_length(head_dim)
+    if arch == "llama":
+        writer.add_rope_dimension_count(head_dim)
+    if arch in ("gemma3", "phi3"):
+        writer.add_sliding_window(config.sliding_window)
+    if arch == "gemma3":
+        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope_parameters["factor"])
+    if arch == "phi3":
+        original = config.original_max_position_embeddings
+        writer.add_rope_dimension_count(int(head_dim * 0.75))
+        writer.add_rope_scaling_orig_ctx_len(original)
+        ratio = config.max_position_embeddings / original
+        writer.add_rope_scaling_attn_factors(float(np.sqrt(1 + np.log(ratio) / np.log(original))))
+    if arch.endswith("moe"):
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if arch == "qwen2moe":
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+
+
+def factors(arch, config, model):
+    """The tables of divisors that stand for Llama 3's rule and for longrope."""
+    table = lambda values: (np.array(values, np.float32), T.F32)
+    if config.model_type == "phi3":
+        return {f"rope_factors_{k}.weight": table(LONG[f"{k}_factor"]) for k in ("long", "short")}
+    if arch == "llama" and config.rope_parameters["rope_type"] == "llama3":
+        inv_freq = model.model.rotary_emb.inv_freq.numpy()
+        plain = config.rope_parameters["rope_theta"] ** -(np.arange(0, config.head_dim, 2) / config.head_dim)
+        return {"rope_freqs.weight": table(plain / inv_freq)}
+    return {}
+
+
+@torch.no_grad()
+def write_case(root, name, arch, model_type, values, types, ids):
+    for seed in range(20):
+        model = AutoModelForCausalLM.from_config(make_config(model_type, values)).float().eval()
+        randomise(model, seed)
+        stored = tensors(arch, model.config, model, types, seed)
+        if router_margin(model, ids) > 2e-3:
+            break
+    writer = GGUFWriter(root / f"{name}.gguf", arch)
+    metadata(writer, arch, model.config)
+    for path, (data, ty) in (stored | factors(arch, model.config, model)).items():
+        writer.add_tensor(path, data, raw_dtype=ty)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    out = logits(model, ids, "kv16")
+    write_f32(root / f"{name}_kv16.f32", out)
+    print(f"{name:10} seed {seed} {(root / f'{name}.gguf').stat().st_size:7} bytes, std {out.std():.3f}")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    ids = torch.randint(3, VOCAB, (1, ROWS), generator=torch.Generator().manual_seed(7))
+    (target / "input.json").write_text(json.dumps(ids[0].tolist()) + "\n")
+    for name, case in CASES.items():
+        write_case(target, name, *case, ids)

@@ -5,7 +5,7 @@ use backend::reference::Reference;
 use hearth_models::{ModelSpec, recipe, recipe_for_context};
 use weights::Checkpoint;
 
-use crate::common::{Golden, REFERENCE, Runner, distance, fixtures, floats, json, tokens};
+use crate::common::{Golden, Runner, distance, fixtures, floats, json, tokens};
 
 /// The largest difference to transformers in plain f32: what keys and values in f16 cost.
 const TOLERANCE_F32: f32 = 1.5e-2;
@@ -27,7 +27,7 @@ fn check_spec(case: &str, spec: &ModelSpec) {
         tokens: tokens(&weights.join("input.json")),
         logits: floats(&folder.join("logits_kv16.f32")),
     };
-    golden.check(&Reference, REFERENCE);
+    golden.check_all();
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! Models in llama.cpp's files compute what transformers computes on their dequantised weights. The
 //! goldens come from `tools/goldens/gguf_logits.py`.
 
-use backend::reference::Reference;
 use hearth_models::recipe;
 use weights::Checkpoint;
 
-use crate::common::{Golden, REFERENCE, fixtures, floats, tokens};
+use crate::common::{Golden, fixtures, floats, tokens};
 
 #[track_caller]
 fn check(case: &str) {
@@ -18,7 +17,7 @@ fn check(case: &str) {
         tokens: tokens(&folder.join("input.json")),
         logits: floats(&folder.join(format!("{case}_kv16.f32"))),
     };
-    golden.check(&Reference, REFERENCE);
+    golden.check_all();
 }
 
 #[test]

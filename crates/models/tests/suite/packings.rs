@@ -1,11 +1,10 @@
 //! Every MLX packing computes the logits that mlx-lm computes. The goldens come from
 //! `tools/goldens/mlx_models.py`.
 
-use backend::reference::Reference;
 use hearth_models::recipe;
 use weights::Checkpoint;
 
-use crate::common::{Golden, REFERENCE, fixtures, floats, tokens};
+use crate::common::{Golden, fixtures, floats, tokens};
 
 #[track_caller]
 fn check(case: &str) {
@@ -20,7 +19,7 @@ fn check(case: &str) {
         tokens: tokens(&root.join("input.json")),
         logits: floats(&folder.join("logits_kv16.f32")),
     };
-    golden.check(&Reference, REFERENCE);
+    golden.check_all();
 }
 
 #[test]

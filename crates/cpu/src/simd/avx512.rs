@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use weights::Matrix;
 
-use super::{Isa, Kernels, avx2, generic};
+use super::{Isa, Kernels, avx2, generic, ops_avx2};
 use crate::pack::{CodePanel, FloatPanel, Group, LANES, Level, fill_codes, fill_floats};
 use crate::rounded::{GROUP, Rounded};
 
@@ -46,6 +46,8 @@ static KERNELS: Kernels = Kernels {
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.
     dot_floats: |panel, x, stride, acc| unsafe { dot_floats(panel, x, stride, acc) },
+    // All of AVX2 is there.
+    ops: &ops_avx2::OPS,
 };
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]

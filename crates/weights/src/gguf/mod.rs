@@ -11,6 +11,7 @@ pub mod metadata;
 mod names;
 pub mod reader;
 mod split;
+mod tokenizer;
 
 use std::path::Path;
 
@@ -29,18 +30,24 @@ pub fn from_bytes(path: &Path, bytes: bytes::Bytes) -> Result<Checkpoint, Error>
     understand(path, reader::parse(path, bytes)?)
 }
 
+/// Tokenizer and chat template of a file, whatever its architecture.
+pub fn text_files(metadata: &metadata::Metadata) -> Result<TextFiles, Error> {
+    Ok(tokenizer::build(metadata)?.files)
+}
+
 fn understand(path: &Path, file: File) -> Result<Checkpoint, Error> {
     let metadata = &file.metadata;
     let hyper = Hyper { metadata, arch: Arch::of(metadata)? };
     let (tensors, factors) = names::translate(hyper.arch, hyper.n_layers()?, file.tensors)?;
     let config = config::config(&hyper, &tensors, &factors)?;
+    let text = tokenizer::build(metadata)?;
     Ok(Checkpoint::from_parts(Parts {
         path: path.to_owned(),
         format: Format::Gguf,
         config,
-        generation_config: Some(config::generation_config(metadata, &[])?),
-        text: TextFiles::default(),
+        generation_config: Some(config::generation_config(metadata, &text.stops)?),
+        text: text.files,
         tensors,
-        warnings: Vec::new(),
+        warnings: text.warnings,
     }))
 }

@@ -1,1 +1,36 @@
-//! .
+//! HTTP: dialects, streaming, and the layer that turns a conversation into text, which the
+//! terminal chat uses too. No flags, no environment, no device, no scheduling.
+//!
+//! **Invariant:** a handler never touches the engine's state. It hands in a [`ChatRequest`] and
+//! reads [`Event`]s; when the client goes away the [`Answer`] is dropped, and that is the
+//! cancellation.
+
+mod answer;
+mod app;
+mod books;
+mod choice;
+mod dialects;
+mod endpoint;
+mod error;
+mod event;
+mod fields;
+mod frames;
+mod json;
+mod model;
+mod prompt;
+mod pump;
+mod request;
+mod routes;
+mod serve;
+mod service;
+mod stream;
+
+pub use answer::{Answer, Arrival, Head};
+pub use app::{App, Settings, Shared};
+pub use error::{ApiError, ErrorKind};
+pub use event::{Event, FinishReason, Piece, Scored, Timings, Usage};
+pub use model::{Defaults, Model};
+pub use request::{ChatRequest, Conversation, Echo, EndOfText, Input, Overrides, Prompt};
+pub use routes::router;
+pub use serve::{DEFAULT_ADDRESS, serve};
+pub use service::ChatService;

@@ -1,0 +1,205 @@
+//! `POST /v1/chat/completions`.
+
+use serde_json::{Map, Value, json};
+
+use super::sampling::{self, StreamUsage};
+use super::wire::{self, Envelope, finish_word};
+use super::{error_body, messages, tools};
+use crate::answer::Head;
+use crate::endpoint::{Call, Endpoint, Writer};
+use crate::error::ApiError;
+use crate::event::{Event, FinishReason, Piece, Scored};
+use crate::fields::Fields;
+use crate::frames::Frames;
+use crate::request::{ChatRequest, Conversation, Input};
+
+const WHOLE: Envelope = Envelope { prefix: "chatcmpl", object: "chat.completion" };
+const CHUNK: Envelope = Envelope { prefix: "chatcmpl", object: "chat.completion.chunk" };
+
+pub(super) struct Chat;
+
+impl Endpoint for Chat {
+    type Writer = ChatWriter;
+
+    fn read(body: &Fields) -> Result<Call<ChatWriter>, ApiError> {
+        refuse_unsupported(body)?;
+        let (delivery, usage) = sampling::delivery(body)?;
+        tools::response_format(body)?;
+        let conversation = Conversation {
+            messages: messages::read(body)?,
+            tools: tools::read(body)?,
+            kwargs: template_kwargs(body)?,
+        };
+        let request = ChatRequest {
+            model: sampling::model(body)?,
+            input: Input::Chat(conversation),
+            n: sampling::n(body)?,
+            max_tokens: sampling::max_tokens(body)?,
+            sampling: sampling::overrides(body)?,
+            seed: sampling::seed(body)?,
+            stop: sampling::stop(body)?,
+            end: sampling::end_of_text(body)?,
+            logprobs: logprobs(body)?,
+        };
+        let writer = ChatWriter { usage, opened: Vec::new(), logprobs: request.logprobs };
+        Ok(Call { request, delivery, writer })
+    }
+
+    fn error(error: &ApiError) -> Value {
+        error_body(error)
+    }
+}
+
+fn refuse_unsupported(body: &Fields) -> Result<(), ApiError> {
+    body.refuse("audio", "this server answers in text")?;
+    body.refuse("functions", "send the newer `tools` instead")?;
+    body.refuse("function_call", "send the newer `tool_choice` instead")?;
+    body.refuse("moderation", "there is no moderation here")?;
+    body.refuse("web_search_options", "this server does not search the web")?;
+    let modalities = body.texts("modalities", 8)?;
+    if modalities.iter().any(|modality| modality != "text") {
+        let message = "modalities may only hold \"text\": this server answers in text";
+        return Err(ApiError::refused("unsupported_parameter", "modalities", message));
+    }
+    Ok(())
+}
+
+/// `logprobs` and `top_logprobs`.
+fn logprobs(body: &Fields) -> Result<Option<usize>, ApiError> {
+    let wanted = body.switch("logprobs")?.unwrap_or(false);
+    match (wanted, body.count("top_logprobs", 0..=engine::MAX_ALTERNATIVES)?) {
+        (true, top) => Ok(Some(top.unwrap_or(0))),
+        (false, None | Some(0)) => Ok(None),
+        (false, Some(_)) => {
+            Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs to be true"))
+        }
+    }
+}
+
+/// Variables for the template: `chat_template_kwargs`, and the fields that are shorter names of
+/// some of them. An explicit one wins.
+fn template_kwargs(body: &Fields) -> Result<Map<String, Value>, ApiError> {
+    let mut kwargs = Map::new();
+    if let Some(effort) = body.text("reasoning_effort")? {
+        kwargs.insert("reasoning_effort".to_owned(), effort.into());
+        if effort == "none" {
+            kwargs.insert("enable_thinking".to_owned(), false.into());
+        }
+    }
+    if let Some(thinking) = body.object("thinking")? {
+        let kind = thinking.required_text("type")?;
+        let on = match kind {
+            "disabled" => false,
+            "enabled" => true,
+            _ => {
+                let message = format!("thinking.type is `enabled` or `disabled`, not `{kind}`");
+                return Err(ApiError::field("thinking.type", message));
+            }
+        };
+        kwargs.insert("enable_thinking".to_owned(), on.into());
+    }
+    if let Some(on) = body.switch("enable_thinking")? {
+        kwargs.insert("enable_thinking".to_owned(), on.into());
+    }
+    if let Some(more) = body.object("chat_template_kwargs")? {
+        kwargs.extend(more.map().iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+    Ok(kwargs)
+}
+
+/// Writes chunks, or one `chat.completion`.
+pub(super) struct ChatWriter {
+    usage: StreamUsage,
+    logprobs: Option<usize>,
+    /// Choices whose first chunk, which holds the role, is out.
+    opened: Vec<usize>,
+}
+
+impl ChatWriter {
+    fn chunk(&self, head: &Head, choice: Value) -> Value {
+        let mut chunk = CHUNK.wrap(head, vec![choice]);
+        if self.usage == StreamUsage::LastChunk {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+
+    fn open(&mut self, head: &Head, choice: usize, out: &mut Frames) {
+        if self.opened.contains(&choice) {
+            return;
+        }
+        self.opened.push(choice);
+        let delta = json!({"role": "assistant", "content": ""});
+        out.data(&self.chunk(head, choice_chunk(choice, delta, None, Value::Null)));
+    }
+}
+
+impl Writer for ChatWriter {
+    fn frames(&mut self, head: &Head, event: Event, out: &mut Frames) {
+        match event {
+            Event::Started { .. } | Event::Progress { .. } => {}
+            Event::Text { choice, text, logprobs } => {
+                self.open(head, choice, out);
+                let scores = scores(self.logprobs, &logprobs);
+                let delta = json!({"content": text});
+                out.data(&self.chunk(head, choice_chunk(choice, delta, None, scores)));
+            }
+            Event::Done { choice, reason } => {
+                self.open(head, choice, out);
+                let last = choice_chunk(choice, json!({}), Some(reason), Value::Null);
+                out.data(&self.chunk(head, last));
+            }
+            Event::Finished(usage) => CHUNK.finish(head, &usage, self.usage, out),
+            Event::Failed(error) => wire::fail(&error, out),
+        }
+    }
+
+    fn reply(self, head: &Head, events: Vec<Event>) -> Value {
+        let whole = wire::gather(head, events);
+        let choice = |(index, choice): (usize, wire::WholeChoice)| {
+            let message = json!({"role": "assistant", "content": choice.text, "refusal": null});
+            json!({
+                "index": index,
+                "message": message,
+                "logprobs": scores(self.logprobs, &choice.logprobs),
+                "finish_reason": finish_word(choice.reason),
+            })
+        };
+        let choices = whole.choices.into_iter().enumerate().map(choice).collect();
+        WHOLE.reply(head, choices, &whole.usage)
+    }
+}
+
+fn choice_chunk(
+    index: usize,
+    delta: Value,
+    reason: Option<FinishReason>,
+    logprobs: Value,
+) -> Value {
+    json!({
+        "index": index,
+        "delta": delta,
+        "logprobs": logprobs,
+        "finish_reason": reason.map(finish_word),
+    })
+}
+
+/// `{"content": [...]}` if they were asked for.
+fn scores(asked: Option<usize>, list: &[Scored]) -> Value {
+    if asked.is_none() {
+        return Value::Null;
+    }
+    let piece = |piece: &Piece| {
+        json!({
+            "token": String::from_utf8_lossy(&piece.bytes),
+            "logprob": piece.logprob,
+            "bytes": piece.bytes,
+        })
+    };
+    let scored = |scored: &Scored| {
+        let mut entry = piece(&scored.token);
+        entry["top_logprobs"] = scored.top.iter().map(piece).collect();
+        entry
+    };
+    json!({"content": list.iter().map(scored).collect::<Vec<_>>(), "refusal": null})
+}

@@ -1,0 +1,129 @@
+//! Fields that chat and completions share: sampling, lengths, stops, streaming.
+
+use std::ops::Bound;
+
+use engine::TokenId;
+
+use crate::endpoint::Delivery;
+use crate::error::ApiError;
+use crate::fields::{Fields, wrong_type};
+use crate::request::{EndOfText, Overrides};
+
+/// Most answers to one prompt.
+const MAX_N: usize = 16;
+/// Most stop strings, and most bytes of one.
+const MAX_STOPS: usize = 16;
+const MAX_STOP_BYTES: usize = 1024;
+/// Most entries of `logit_bias`, as in OpenAI's own API.
+const MAX_BIASES: usize = 1024;
+
+/// Sampling settings.
+pub(super) fn overrides(body: &Fields) -> Result<Overrides, ApiError> {
+    let above_zero = |most| (Bound::Excluded(0.0), Bound::Included(most));
+    // -1 is how several clients say "off".
+    let top_k = body.integer("top_k", -1..=1_000_000)?;
+    Ok(Overrides {
+        temperature: body.number("temperature", 0.0..=2.0)?,
+        top_p: body.number("top_p", above_zero(1.0))?,
+        top_k: top_k.map(|k| usize::try_from(k).unwrap_or(0)),
+        min_p: body.number("min_p", 0.0..=1.0)?,
+        xtc_probability: body.number("xtc_probability", 0.0..=1.0)?,
+        xtc_threshold: body.number("xtc_threshold", 0.0..=0.5)?,
+        repetition_penalty: body.number("repetition_penalty", above_zero(2.0))?,
+        presence_penalty: body.number("presence_penalty", -2.0..=2.0)?,
+        frequency_penalty: body.number("frequency_penalty", -2.0..=2.0)?,
+        logit_bias: logit_bias(body)?,
+    })
+}
+
+fn logit_bias(body: &Fields) -> Result<Vec<(TokenId, f32)>, ApiError> {
+    let Some(biases) = body.object("logit_bias")? else { return Ok(Vec::new()) };
+    if biases.map().len() > MAX_BIASES {
+        let message = format!("logit_bias may have {MAX_BIASES} entries");
+        return Err(ApiError::field("logit_bias", message));
+    }
+    let mut list = Vec::with_capacity(biases.map().len());
+    for key in biases.map().keys() {
+        let Ok(token) = key.parse() else {
+            let message = format!("logit_bias maps token ids to numbers; `{key}` is no token id");
+            return Err(ApiError::field("logit_bias", message));
+        };
+        let bias = biases.number(key, -100.0..=100.0)?;
+        list.push((token, bias.ok_or_else(|| biases.missing(key))?));
+    }
+    Ok(list)
+}
+
+/// `seed`. Any whole number; -1 asks for a random one, as in other servers.
+pub(super) fn seed(body: &Fields) -> Result<Option<u64>, ApiError> {
+    let seed = body.integer("seed", i64::MIN..=i64::MAX)?;
+    Ok(seed.filter(|&seed| seed != -1).map(i64::cast_unsigned))
+}
+
+/// `stop`.
+pub(super) fn stop(body: &Fields) -> Result<Vec<String>, ApiError> {
+    let stops = body.texts("stop", MAX_STOPS)?;
+    if stops.iter().any(|stop| stop.is_empty() || stop.len() > MAX_STOP_BYTES) {
+        let message = format!("a stop string has from 1 to {MAX_STOP_BYTES} bytes");
+        return Err(ApiError::field("stop", message));
+    }
+    Ok(stops)
+}
+
+/// `n`.
+pub(super) fn n(body: &Fields) -> Result<usize, ApiError> {
+    Ok(body.count("n", 1..=MAX_N)?.unwrap_or(1))
+}
+
+/// `max_completion_tokens`, or its older name.
+pub(super) fn max_tokens(body: &Fields) -> Result<Option<usize>, ApiError> {
+    let range = 1..=u32::MAX as usize;
+    let old = body.count("max_tokens", range.clone())?;
+    Ok(body.count("max_completion_tokens", range)?.or(old))
+}
+
+/// `ignore_eos`.
+pub(super) fn end_of_text(body: &Fields) -> Result<EndOfText, ApiError> {
+    Ok(match body.switch("ignore_eos")? {
+        Some(true) => EndOfText::Ignored,
+        _ => EndOfText::Stops,
+    })
+}
+
+/// How the answer is sent, and whether a stream ends with its usage.
+pub(super) fn delivery(body: &Fields) -> Result<(Delivery, StreamUsage), ApiError> {
+    let delivery = match body.switch("stream")? {
+        Some(true) => Delivery::Stream,
+        _ => Delivery::Whole,
+    };
+    let asked = match body.object("stream_options")? {
+        Some(options) => options.switch("include_usage")?,
+        None => None,
+    };
+    let usage = match asked {
+        Some(true) => StreamUsage::LastChunk,
+        _ => StreamUsage::Silent,
+    };
+    Ok((delivery, usage))
+}
+
+/// Whether a stream reports its usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamUsage {
+    /// It does not.
+    Silent,
+    /// In a chunk of its own, after the last choice ended.
+    LastChunk,
+}
+
+/// `model`; absent means the default one.
+pub(super) fn model(body: &Fields) -> Result<String, ApiError> {
+    match body.get("model") {
+        None => Ok("default".to_owned()),
+        Some(value) => match value.as_str() {
+            Some("") => Err(ApiError::field("model", "model is empty; `default` always works")),
+            Some(name) => Ok(name.to_owned()),
+            None => Err(wrong_type("model", "a string", value)),
+        },
+    }
+}

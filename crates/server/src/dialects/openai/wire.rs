@@ -1,0 +1,120 @@
+//! JSON that chat and completions have in common: the envelope around choices, usage, finish words.
+
+use serde_json::{Value, json};
+
+use super::error::error_body;
+use super::sampling::StreamUsage;
+use crate::answer::Head;
+use crate::error::ApiError;
+use crate::event::{Event, FinishReason, Scored, Usage};
+use crate::frames::Frames;
+
+/// What names the build that answered.
+const FINGERPRINT: &str = concat!("hearth-", env!("CARGO_PKG_VERSION"));
+
+/// The two names under which an endpoint sends.
+#[derive(Clone, Copy)]
+pub(super) struct Envelope {
+    /// Start of the answer's id.
+    pub(super) prefix: &'static str,
+    /// `object` of what is sent.
+    pub(super) object: &'static str,
+}
+
+impl Envelope {
+    /// An answer, or a chunk of one.
+    pub(super) fn wrap(self, head: &Head, choices: Vec<Value>) -> Value {
+        json!({
+            "id": format!("{}-{}", self.prefix, head.id),
+            "object": self.object,
+            "created": head.created,
+            "model": head.model,
+            "system_fingerprint": FINGERPRINT,
+            "choices": choices,
+        })
+    }
+
+    /// A whole answer.
+    pub(super) fn reply(self, head: &Head, choices: Vec<Value>, usage: &Usage) -> Value {
+        let mut reply = self.wrap(head, choices);
+        reply["usage"] = usage_json(head, usage);
+        reply
+    }
+
+    /// The end of a good stream.
+    pub(super) fn finish(self, head: &Head, usage: &Usage, asked: StreamUsage, out: &mut Frames) {
+        if asked == StreamUsage::LastChunk {
+            out.data(&self.reply(head, Vec::new(), usage));
+        }
+        out.word("[DONE]");
+    }
+}
+
+/// The end of a broken stream.
+pub(super) fn fail(error: &ApiError, out: &mut Frames) {
+    out.data(&error_body(error));
+    out.word("[DONE]");
+}
+
+pub(super) fn finish_word(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+    }
+}
+
+/// OpenAI's usage, and what one needs to judge or repeat the answer: timings and the seed.
+fn usage_json(head: &Head, usage: &Usage) -> Value {
+    let rounded = |number: f64| (number * 1000.0).round() / 1000.0;
+    let timings = &usage.timings;
+    json!({
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+        "seed": head.seed.cast_signed(),
+        "timings": {
+            "queue_ms": rounded(timings.queue_ms),
+            "prompt_ms": rounded(timings.prompt_ms),
+            "predicted_ms": rounded(timings.predicted_ms),
+            "prompt_per_second": rounded(timings.prompt_per_second),
+            "predicted_per_second": rounded(timings.predicted_per_second),
+        },
+    })
+}
+
+/// A finished answer, choice by choice.
+pub(super) struct Whole {
+    pub(super) choices: Vec<WholeChoice>,
+    pub(super) usage: Usage,
+}
+
+/// All of one choice.
+pub(super) struct WholeChoice {
+    pub(super) text: String,
+    pub(super) logprobs: Vec<Scored>,
+    pub(super) reason: FinishReason,
+}
+
+/// Puts the events of a finished answer together.
+pub(super) fn gather(head: &Head, events: Vec<Event>) -> Whole {
+    let empty =
+        || WholeChoice { text: String::new(), logprobs: Vec::new(), reason: FinishReason::Stop };
+    let mut whole = Whole {
+        choices: std::iter::repeat_with(empty).take(head.n_choices).collect(),
+        usage: Usage::default(),
+    };
+    for event in events {
+        match event {
+            Event::Text { choice, text, logprobs } => {
+                whole.choices[choice].text += &text;
+                whole.choices[choice].logprobs.extend(logprobs);
+            }
+            Event::Done { choice, reason } => whole.choices[choice].reason = reason,
+            Event::Finished(usage) => whole.usage = usage,
+            Event::Started { .. } | Event::Progress { .. } | Event::Failed(_) => {}
+        }
+    }
+    whole
+}

@@ -1,0 +1,155 @@
+//! The one handler. A dialect says how to read a body and how to write an answer; waiting,
+//! streaming, keep-alive and leaving clients are dealt with here, once for all dialects.
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use crate::answer::{Answer, Arrival, Head};
+use crate::app::{App, RequestId};
+use crate::error::{ApiError, ErrorKind};
+use crate::event::Event;
+use crate::fields::Fields;
+use crate::frames::Frames;
+use crate::request::ChatRequest;
+use crate::stream;
+
+/// One URL of one dialect.
+pub(crate) trait Endpoint: Send + Sync + 'static {
+    /// Writes the answers of this URL.
+    type Writer: Writer;
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Any field that cannot be honoured.
+    fn read(body: &Fields) -> Result<Call<Self::Writer>, ApiError>;
+
+    /// An error in the dialect's form.
+    fn error(error: &ApiError) -> Value;
+}
+
+/// A body as it was understood.
+pub(crate) struct Call<W> {
+    /// What to generate.
+    pub(crate) request: ChatRequest,
+    /// How the client wants it.
+    pub(crate) delivery: Delivery,
+    /// Writes the answer.
+    pub(crate) writer: W,
+}
+
+/// How an answer reaches the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// One JSON body.
+    Whole,
+    /// Server-sent events.
+    Stream,
+}
+
+/// Writes one answer.
+pub(crate) trait Writer: Send + 'static {
+    /// Frames of one event. [`Event::Finished`] and [`Event::Failed`] also end the stream.
+    fn frames(&mut self, head: &Head, event: Event, out: &mut Frames);
+
+    /// The same answer in one piece: all events up to [`Event::Finished`].
+    fn reply(self, head: &Head, events: Vec<Event>) -> Value;
+}
+
+/// Serves one request of an endpoint.
+pub(crate) async fn serve<E: Endpoint>(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    match answer::<E>(app, id, body).await {
+        Ok(response) => response,
+        Err(error) => error_response::<E>(&error),
+    }
+}
+
+/// A refusal in the dialect's form.
+pub(crate) fn error_response<E: Endpoint>(error: &ApiError) -> Response {
+    error_json(error, &E::error(error))
+}
+
+/// A refusal with a body that is already written.
+pub(crate) fn error_json(error: &ApiError, body: &Value) -> Response {
+    let mut response = json(error.kind.status(), body);
+    if let Some(seconds) = error.kind.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// A JSON response.
+pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
+    let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    (status, content_type, body.to_string()).into_response()
+}
+
+async fn answer<E: Endpoint>(
+    app: App,
+    id: RequestId,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let arrival = Arrival::now(id.0);
+    let body = body.map_err(|rejection| unreadable(&rejection, app.settings.max_body_bytes))?;
+    let service = app.clone();
+    // Parsing, templates and tokenising may take milliseconds: not on the threads that carry the
+    // streams of others. A panic in there ends up here as an error instead of a dead connection.
+    let work = move || {
+        let body = crate::json::parse(&body)?;
+        let call = E::read(&Fields::body(&body)?)?;
+        let answer = service.chat.submit(&call.request, arrival)?;
+        Ok((call.delivery, call.writer, answer))
+    };
+    let (delivery, writer, answer) =
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(panicked()))?;
+    let seed = HeaderValue::from(answer.head().seed);
+    let mut response = match delivery {
+        Delivery::Stream => stream::response(answer, writer, app.settings.keep_alive),
+        Delivery::Whole => json(StatusCode::OK, &whole(answer, writer).await?),
+    };
+    response.headers_mut().insert(HeaderName::from_static("x-hearth-seed"), seed);
+    Ok(response)
+}
+
+async fn whole(mut answer: Answer, writer: impl Writer) -> Result<Value, ApiError> {
+    let mut events = Vec::new();
+    while let Some(event) = answer.recv().await {
+        match event {
+            Event::Failed(error) => return Err(error),
+            event => events.push(event),
+        }
+    }
+    Ok(writer.reply(answer.head(), events))
+}
+
+fn unreadable(rejection: &BytesRejection, limit: usize) -> ApiError {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        let message = format!("the body is larger than {limit} bytes, the most this server reads");
+        return ApiError::new(ErrorKind::BodyTooLarge, "body_too_large", message);
+    }
+    ApiError::new(ErrorKind::Invalid, "invalid_body", rejection.body_text())
+}
+
+fn panicked() -> ApiError {
+    let message = "the server failed while it read this request; its log has more";
+    ApiError::new(ErrorKind::Internal, "internal_error", message)
+}
+
+/// A body of frames, for `stream.rs`.
+pub(crate) fn streamed(body: Body) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache, no-transform"),
+        // Asks nginx not to hold frames back.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, body).into_response()
+}

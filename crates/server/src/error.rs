@@ -1,0 +1,102 @@
+//! What can go wrong with a request, told in words a client's author can act on. Not the wire form
+//! of it: each dialect writes an error in its own JSON.
+
+use axum::http::StatusCode;
+
+/// A request that is refused, or an answer that broke.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// Decides the status and the type names of the dialects.
+    pub kind: ErrorKind,
+    /// Stable word for programs, such as `context_length_exceeded`.
+    pub code: &'static str,
+    /// What happened, with numbers, and what to do.
+    pub message: String,
+    /// Path of the field at fault, such as `messages[1].content`.
+    pub param: Option<String>,
+}
+
+/// Who is at fault and whether a retry helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The request cannot be right, ever.
+    Invalid,
+    /// No such route or model.
+    NotFound,
+    /// The route does not know this method.
+    Method,
+    /// The body is larger than the server reads.
+    BodyTooLarge,
+    /// The queue is full: the same request may pass later.
+    Overloaded,
+    /// The server goes down and takes nothing new.
+    Unavailable,
+    /// Our fault.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The HTTP status of the kind.
+    pub fn status(self) -> StatusCode {
+        match self {
+            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Method => StatusCode::METHOD_NOT_ALLOWED,
+            ErrorKind::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Seconds after which a retry makes sense, for the `Retry-After` header.
+    pub fn retry_after(self) -> Option<u32> {
+        match self {
+            ErrorKind::Overloaded => Some(1),
+            ErrorKind::Unavailable => Some(5),
+            _ => None,
+        }
+    }
+}
+
+impl ApiError {
+    /// A field with a value that cannot be used. `message` should name the field and the bounds.
+    pub fn field(param: impl Into<String>, message: impl Into<String>) -> ApiError {
+        ApiError::refused("invalid_request", param, message)
+    }
+
+    /// Like [`ApiError::field`], under a code of its own.
+    pub fn refused(
+        code: &'static str,
+        param: impl Into<String>,
+        message: impl Into<String>,
+    ) -> ApiError {
+        let param = Some(param.into());
+        ApiError { kind: ErrorKind::Invalid, code, message: message.into(), param }
+    }
+
+    /// An error that no single field is to blame for.
+    pub fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError { kind, code, message: message.into(), param: None }
+    }
+
+    /// The prompt does not leave room for one new token.
+    pub fn context_overflow(param: &str, prompt: usize, context: usize) -> ApiError {
+        let message = format!(
+            "the prompt has {prompt} tokens and the context is {context}, of which at least one \
+             is for the answer: shorten the prompt, or serve the model with a longer --context"
+        );
+        ApiError::refused("context_length_exceeded", param, message)
+    }
+
+    /// No model of this name. `available` are the ids that would do.
+    pub fn unknown_model(name: &str, available: &[String]) -> ApiError {
+        let message = format!(
+            "model `{name}` is not served here; available: {} (or `default`)",
+            available.join(", ")
+        );
+        let param = Some("model".to_owned());
+        ApiError { kind: ErrorKind::NotFound, code: "model_not_found", message, param }
+    }
+}

@@ -1,0 +1,32 @@
+//! Bytes of a streamed answer. Writers append frames here and know nothing of HTTP.
+
+use bytes::{Bytes, BytesMut};
+use serde::Serialize;
+
+/// A buffer of server-sent events.
+#[derive(Default)]
+pub(crate) struct Frames {
+    bytes: BytesMut,
+}
+
+impl Frames {
+    /// One unnamed event that holds a JSON value.
+    pub(crate) fn data(&mut self, value: &impl Serialize) {
+        self.bytes.extend_from_slice(b"data: ");
+        // Serialised JSON has no raw line breaks, so one `data:` line always holds it.
+        self.bytes.extend_from_slice(&serde_json::to_vec(value).unwrap_or_default());
+        self.bytes.extend_from_slice(b"\n\n");
+    }
+
+    /// One unnamed event that holds a fixed word.
+    pub(crate) fn word(&mut self, word: &str) {
+        self.bytes.extend_from_slice(b"data: ");
+        self.bytes.extend_from_slice(word.as_bytes());
+        self.bytes.extend_from_slice(b"\n\n");
+    }
+
+    /// Takes what was written so far, if anything.
+    pub(crate) fn take(&mut self) -> Option<Bytes> {
+        (!self.bytes.is_empty()).then(|| self.bytes.split().freeze())
+    }
+}

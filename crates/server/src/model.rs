@@ -1,0 +1,92 @@
+//! A model as the server sees it: an engine that runs, and what turns text into its tokens.
+
+use std::sync::Arc;
+
+use engine::{Sampling, TokenId, Xtc};
+use serde_json::Value;
+use text::{Template, Tokenizer};
+
+use crate::request::Overrides;
+
+/// A served model.
+pub struct Model {
+    /// The name in answers.
+    pub id: String,
+    /// Other names it answers to. `default` need not be among them.
+    pub aliases: Vec<String>,
+    /// Where its requests go.
+    pub engine: engine::Handle,
+    /// Text to tokens and back.
+    pub tokenizer: Arc<Tokenizer>,
+    /// Messages to prompt; without one only plain completions are served.
+    pub template: Option<Template>,
+    /// Tokens that end an answer.
+    pub stop_tokens: Vec<TokenId>,
+    /// Settings for requests that bring none.
+    pub defaults: Defaults,
+    /// Tokens of prompt and answer together.
+    pub context: usize,
+    /// When it was loaded, in seconds since 1970.
+    pub created: u64,
+}
+
+/// Sampling settings for requests that bring none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Defaults {
+    /// 0 takes the likeliest token.
+    pub temperature: f32,
+    /// Share of probability kept.
+    pub top_p: f32,
+    /// Tokens kept; 0 keeps all.
+    pub top_k: usize,
+    /// Tokens less likely than this share of the best are dropped.
+    pub min_p: f32,
+    /// Divides the logits of tokens seen before; 1 is off.
+    pub repetition_penalty: f32,
+}
+
+impl Default for Defaults {
+    fn default() -> Defaults {
+        Defaults { temperature: 0.7, top_p: 1.0, top_k: 0, min_p: 0.0, repetition_penalty: 1.0 }
+    }
+}
+
+impl Defaults {
+    /// What the makers of a model recommend in its `generation_config.json`. Values that make no
+    /// sense are passed over.
+    pub fn from_generation_config(config: Option<&Value>) -> Defaults {
+        let plain = Defaults::default();
+        let number = |name: &str, range: std::ops::RangeInclusive<f64>| {
+            let value = config?.get(name)?.as_f64()?;
+            range.contains(&value).then_some(value as f32)
+        };
+        let top_k = config.and_then(|config| config.get("top_k")?.as_u64());
+        Defaults {
+            temperature: number("temperature", 0.0..=2.0).unwrap_or(plain.temperature),
+            top_p: number("top_p", 1e-6..=1.0).unwrap_or(plain.top_p),
+            top_k: top_k.map_or(plain.top_k, |k| usize::try_from(k).unwrap_or(0)),
+            min_p: number("min_p", 0.0..=1.0).unwrap_or(plain.min_p),
+            repetition_penalty: number("repetition_penalty", 1e-6..=2.0)
+                .unwrap_or(plain.repetition_penalty),
+        }
+    }
+
+    /// The settings of one answer.
+    pub fn sampling(&self, overrides: &Overrides, seed: u64) -> Sampling {
+        let xtc = overrides.xtc_probability.filter(|&probability| probability > 0.0);
+        let threshold = overrides.xtc_threshold.unwrap_or(0.1);
+        Sampling {
+            temperature: overrides.temperature.unwrap_or(self.temperature),
+            top_p: overrides.top_p.unwrap_or(self.top_p),
+            top_k: overrides.top_k.unwrap_or(self.top_k),
+            min_p: overrides.min_p.unwrap_or(self.min_p),
+            xtc: xtc.map(|probability| Xtc { probability, threshold }),
+            repetition_penalty: overrides.repetition_penalty.unwrap_or(self.repetition_penalty),
+            presence_penalty: overrides.presence_penalty.unwrap_or(0.0),
+            frequency_penalty: overrides.frequency_penalty.unwrap_or(0.0),
+            logit_bias: overrides.logit_bias.clone(),
+            seed,
+            ..Sampling::default()
+        }
+    }
+}

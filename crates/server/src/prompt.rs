@@ -1,0 +1,98 @@
+//! From what a request holds to prompt tokens. Which template and which tokenizer is the model's
+//! business, how they work is the text crate's.
+
+use engine::TokenId;
+use text::{Detokenizer, LocalTime, RenderInput, Specials, Start};
+
+use crate::error::{ApiError, ErrorKind};
+use crate::model::Model;
+use crate::request::{Conversation, Echo, Input, Prompt};
+
+/// One prompt, ready for the engine.
+pub(crate) struct Ready {
+    pub(crate) tokens: Vec<TokenId>,
+    /// What its answers begin with.
+    pub(crate) echo: String,
+}
+
+/// The prompts of a request. `now` is what templates print as the date.
+pub(crate) fn prompts(
+    model: &Model,
+    input: &Input,
+    now: LocalTime,
+) -> Result<Vec<Ready>, ApiError> {
+    match input {
+        Input::Chat(conversation) => {
+            Ok(vec![Ready { tokens: chat(model, conversation, now)?, echo: String::new() }])
+        }
+        Input::Plain { prompts, echo } => {
+            prompts.iter().map(|prompt| plain(model, prompt, *echo)).collect()
+        }
+    }
+}
+
+fn plain(model: &Model, prompt: &Prompt, echo: Echo) -> Result<Ready, ApiError> {
+    let tokens = match prompt {
+        Prompt::Text(text) => {
+            model.tokenizer.encode_raw(text).map_err(|e| text_error(e, "prompt"))?
+        }
+        Prompt::Tokens(tokens) => tokens.clone(),
+    };
+    let echo = match (echo, prompt) {
+        (Echo::Nothing, _) => String::new(),
+        (Echo::Prompt, Prompt::Text(text)) => text.clone(),
+        (Echo::Prompt, Prompt::Tokens(tokens)) => {
+            let mut text = Detokenizer::new(&model.tokenizer, Specials::Skip, Start::Text);
+            let mut pieces: String = tokens.iter().map(|&id| text.push(id)).collect();
+            pieces += &text.finish();
+            pieces
+        }
+    };
+    Ok(Ready { tokens, echo })
+}
+
+fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Vec<TokenId>, ApiError> {
+    let template = model.template.as_ref().ok_or_else(|| {
+        let message = "this model has no chat template; use /v1/completions";
+        ApiError::refused("no_chat_template", "messages", message)
+    })?;
+    let failed = |error| text_error(error, "messages");
+    let messages = text::normalise(chat.messages.clone(), &chat.tools, template).map_err(failed)?;
+    let input = RenderInput {
+        messages: &messages,
+        tools: &chat.tools,
+        add_generation_prompt: true,
+        kwargs: &chat.kwargs,
+        now,
+    };
+    let prompt = template.render(&input).map_err(failed)?;
+    model.tokenizer.encode_prompt(&prompt).map_err(failed)
+}
+
+/// Where the texts of the answers begin: a chat's is a text of its own, a completion goes on.
+pub(crate) fn start(input: &Input) -> Start {
+    match input {
+        Input::Chat(_) => Start::Text,
+        Input::Plain { .. } => Start::Continuation,
+    }
+}
+
+/// The field that errors about the prompt point at.
+pub(crate) fn param(input: &Input) -> &'static str {
+    match input {
+        Input::Chat(_) => "messages",
+        Input::Plain { .. } => "prompt",
+    }
+}
+
+fn text_error(error: text::Error, param: &str) -> ApiError {
+    let message = error.to_string();
+    match error {
+        text::Error::Message { path, .. } => ApiError::field(path, message),
+        text::Error::Raised(_) | text::Error::Render(_) | text::Error::TemplateLimit { .. } => {
+            ApiError::refused("template_error", param, message)
+        }
+        text::Error::Encode(_) => ApiError::field(param, message),
+        _ => ApiError::new(ErrorKind::Internal, "model_error", message),
+    }
+}

@@ -1,0 +1,163 @@
+//! Engine events in, neutral [`Event`]s out: the work of an answer, done while its reader waits.
+//!
+//! The engine's thread only drops stamped parcels into a channel. Detokenising and stop strings
+//! happen here, on the reader's thread, so that they never slow a step. When the pump is dropped
+//! the channel closes, which the engine sees at its next step.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use text::{Start, Tokenizer};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use crate::books::{self, Books};
+use crate::choice::{Choice, Pushed};
+use crate::error::{ApiError, ErrorKind};
+use crate::event::{Event, FinishReason};
+
+/// An engine event, its choice, and when the engine sent it.
+pub(crate) struct Parcel {
+    choice: usize,
+    at: Instant,
+    event: engine::Event,
+}
+
+/// The engine's end of one choice.
+pub(crate) struct Outbox {
+    pub(crate) choice: usize,
+    pub(crate) parcels: UnboundedSender<Parcel>,
+    /// Cancels this choice alone.
+    pub(crate) cancelled: Arc<AtomicBool>,
+}
+
+impl engine::Sink for Outbox {
+    fn send(&mut self, event: engine::Event) {
+        // Nobody listening is no fault: `is_closed` tells the engine.
+        let _ = self.parcels.send(Parcel { choice: self.choice, at: Instant::now(), event });
+    }
+
+    fn is_closed(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed) || self.parcels.is_closed()
+    }
+}
+
+/// One choice as it was handed to the engine.
+pub(crate) struct Ordered {
+    /// Shared with its [`Outbox`].
+    pub(crate) cancelled: Arc<AtomicBool>,
+    /// Tokens of its prompt.
+    pub(crate) prompt_tokens: usize,
+    /// What its text begins with, before anything the model says.
+    pub(crate) echo: String,
+}
+
+/// Everything one pump needs.
+pub(crate) struct Order {
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    /// Stop strings.
+    pub(crate) stop: Vec<String>,
+    /// Where the texts begin.
+    pub(crate) start: Start,
+    pub(crate) arrived: Instant,
+    /// In the order of their numbers; the choices of one prompt follow each other.
+    pub(crate) choices: Vec<Ordered>,
+    /// Choices of each prompt.
+    pub(crate) n: usize,
+    pub(crate) inbox: UnboundedReceiver<Parcel>,
+}
+
+/// Runs until the answer is finished or failed. Nobody reading ends it too: it is dropped.
+pub(crate) async fn run(mut order: Order, events: UnboundedSender<Event>) {
+    let tokenizer = order.tokenizer.clone();
+    let mut work = Work { parts: Vec::new(), events };
+    for (choice, ordered) in order.choices.iter_mut().enumerate() {
+        work.say(choice, Pushed::plain(std::mem::take(&mut ordered.echo)));
+        let choice = Choice::new(&tokenizer, order.start, &order.stop);
+        let books = Books::new(ordered.prompt_tokens, order.arrived);
+        work.parts.push(Part { choice, cancelled: ordered.cancelled.clone(), books, ended: false });
+    }
+    while work.parts.iter().any(|part| !part.ended) {
+        let taken = match order.inbox.recv().await {
+            Some(parcel) => work.take(parcel),
+            None => Err("the engine stopped in the middle of it".to_owned()),
+        };
+        if let Err(why) = taken {
+            let message = format!("the answer could not be completed: {why}");
+            let error = ApiError::new(ErrorKind::Internal, "engine_error", message);
+            return work.tell(Event::Failed(error));
+        }
+    }
+    let parts = work.parts.iter().map(|part| &part.books);
+    let usage = books::usage(&parts.collect::<Vec<_>>(), order.n);
+    work.tell(Event::Finished(usage));
+}
+
+struct Work<'a> {
+    parts: Vec<Part<'a>>,
+    events: UnboundedSender<Event>,
+}
+
+struct Part<'a> {
+    choice: Choice<'a>,
+    cancelled: Arc<AtomicBool>,
+    books: Books,
+    ended: bool,
+}
+
+impl Work<'_> {
+    fn take(&mut self, parcel: Parcel) -> Result<(), String> {
+        let Parcel { choice, at, event } = parcel;
+        let part = &mut self.parts[choice];
+        if part.ended {
+            return Ok(());
+        }
+        match event {
+            engine::Event::Started { cached_tokens } => {
+                part.books.start(at, cached_tokens);
+                self.tell(Event::Started { choice, cached_tokens });
+            }
+            engine::Event::Progress { done, total } => {
+                self.tell(Event::Progress { choice, done, total });
+            }
+            engine::Event::Token { id, logprob } => {
+                part.books.token(at);
+                let pushed = part.choice.push(id, logprob);
+                let stopped = pushed.stopped;
+                self.say(choice, pushed);
+                if stopped {
+                    self.end(choice, FinishReason::Stop);
+                }
+            }
+            engine::Event::Done { reason, usage } => {
+                part.books.close(at, usage.completion_tokens);
+                let pushed = part.choice.finish();
+                let by_model = matches!(reason, engine::StopReason::StopToken(_));
+                let stopped = pushed.stopped || by_model;
+                self.say(choice, pushed);
+                self.end(choice, if stopped { FinishReason::Stop } else { FinishReason::Length });
+            }
+            engine::Event::Failed(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    fn say(&self, choice: usize, pushed: Pushed) {
+        let Pushed { text, logprobs, .. } = pushed;
+        if !text.is_empty() || !logprobs.is_empty() {
+            self.tell(Event::Text { choice, text, logprobs });
+        }
+    }
+
+    fn end(&mut self, choice: usize, reason: FinishReason) {
+        let part = &mut self.parts[choice];
+        part.ended = true;
+        part.cancelled.store(true, Ordering::Relaxed);
+        self.tell(Event::Done { choice, reason });
+    }
+
+    fn tell(&self, event: Event) {
+        // The receiver lives next to the pump and goes with it.
+        let _ = self.events.send(event);
+    }
+}

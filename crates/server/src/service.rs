@@ -1,0 +1,160 @@
+//! From a checked request to running engine requests. HTTP and the terminal chat both come through
+//! here, so that the same question gets the same answer from both.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use engine::{Refused, TokenId};
+use text::LocalTime;
+use tokio::sync::mpsc;
+
+use crate::answer::{Answer, Arrival, Head};
+use crate::error::{ApiError, ErrorKind};
+use crate::model::Model;
+use crate::prompt;
+use crate::pump::{self, Order, Ordered, Outbox};
+use crate::request::{ChatRequest, EndOfText};
+
+/// The models that are served. The first is the default.
+pub struct ChatService {
+    models: Vec<Model>,
+}
+
+impl ChatService {
+    /// Serves these models.
+    pub fn new(models: Vec<Model>) -> ChatService {
+        ChatService { models }
+    }
+
+    /// All of them.
+    pub fn models(&self) -> &[Model] {
+        &self.models
+    }
+
+    /// A model by id, alias, or as `default`.
+    ///
+    /// # Errors
+    /// `model_not_found`, with the names that would do.
+    pub fn find(&self, name: &str) -> Result<&Model, ApiError> {
+        let named =
+            |model: &&Model| model.id == name || model.aliases.iter().any(|alias| alias == name);
+        let default = || self.models.first().filter(|_| name == "default");
+        self.models.iter().find(named).or_else(default).ok_or_else(|| {
+            let ids: Vec<String> = self.models.iter().map(|model| model.id.clone()).collect();
+            ApiError::unknown_model(name, &ids)
+        })
+    }
+
+    /// Begins an answer. Renders and tokenises on the caller's thread, then returns at once.
+    ///
+    /// # Errors
+    /// Everything that is known before the first token: unknown model, template refusal, context
+    /// overflow, full queue.
+    pub fn submit(&self, request: &ChatRequest, arrival: Arrival) -> Result<Answer, ApiError> {
+        let model = self.find(&request.model)?;
+        let prompts = prompt::prompts(model, &request.input, utc(arrival.unix_seconds))?;
+        let seed = request.seed.map_or_else(random_seed, Ok)?;
+        let (parcels, inbox) = mpsc::unbounded_channel();
+        let mut choices = Vec::with_capacity(prompts.len() * request.n);
+        for prompt in &prompts {
+            if prompt.tokens.len() >= model.context {
+                let param = prompt::param(&request.input);
+                return Err(ApiError::context_overflow(param, prompt.tokens.len(), model.context));
+            }
+            for i in 0..request.n {
+                let cancelled = Arc::new(AtomicBool::new(false));
+                let outbox = Outbox {
+                    choice: choices.len(),
+                    parcels: parcels.clone(),
+                    cancelled: cancelled.clone(),
+                };
+                let seed = seed.wrapping_add(i as u64);
+                let engine_request = engine_request(model, request, &prompt.tokens, seed, outbox);
+                // On a refusal the inbox is dropped, which cancels the choices before this one.
+                model
+                    .engine
+                    .submit(engine_request)
+                    .map_err(|refused| refusal(refused, prompt::param(&request.input)))?;
+                let (prompt_tokens, echo) = (prompt.tokens.len(), prompt.echo.clone());
+                choices.push(Ordered { cancelled, prompt_tokens, echo });
+            }
+        }
+        let head = Head {
+            id: arrival.id,
+            created: arrival.unix_seconds,
+            model: model.id.clone(),
+            seed,
+            n_choices: choices.len(),
+        };
+        let order = Order {
+            tokenizer: model.tokenizer.clone(),
+            stop: request.stop.clone(),
+            start: prompt::start(&request.input),
+            arrived: arrival.at,
+            choices,
+            n: request.n,
+            inbox,
+        };
+        let (events, ready) = mpsc::unbounded_channel();
+        Ok(Answer::new(head, Box::pin(pump::run(order, events)), ready))
+    }
+
+    /// Takes nothing new and waits until what runs is finished.
+    pub fn shutdown(&self) {
+        for model in &self.models {
+            model.engine.shutdown();
+        }
+    }
+}
+
+fn engine_request(
+    model: &Model,
+    request: &ChatRequest,
+    prompt: &[TokenId],
+    seed: u64,
+    outbox: Outbox,
+) -> engine::Request {
+    let stop_tokens = match request.end {
+        EndOfText::Stops => model.stop_tokens.clone(),
+        EndOfText::Ignored => Vec::new(),
+    };
+    engine::Request {
+        prompt: prompt.to_vec(),
+        max_tokens: request.max_tokens.unwrap_or(model.context - prompt.len()),
+        sampling: model.defaults.sampling(&request.sampling, seed),
+        stop_tokens,
+        logprobs: request.logprobs,
+        constraint: None,
+        sink: Box::new(outbox),
+    }
+}
+
+/// Dates in prompts are in UTC, so that a request means the same wherever it is served.
+fn utc(seconds: u64) -> LocalTime {
+    LocalTime::from_unix(i64::try_from(seconds).unwrap_or(0), 0)
+}
+
+/// A seed for a request that brings none. Below 2^53, so that JSON readers that know only doubles
+/// can send it back.
+fn random_seed() -> Result<u64, ApiError> {
+    let seed = getrandom::u64().map_err(|error| {
+        let message = format!("the system gave no random seed: {error}");
+        ApiError::new(ErrorKind::Internal, "internal_error", message)
+    })?;
+    Ok(seed >> 11)
+}
+
+fn refusal(refused: Refused, param: &str) -> ApiError {
+    let message = refused.to_string();
+    match refused {
+        Refused::TooLong { prompt, context } => ApiError::context_overflow(param, prompt, context),
+        Refused::TooLarge { .. } => ApiError::refused("context_length_exceeded", param, message),
+        Refused::Empty => ApiError::field(param, message),
+        Refused::BadToken { .. } | Refused::OutOfRange { .. } => {
+            ApiError::new(ErrorKind::Invalid, "invalid_request", message)
+        }
+        Refused::QueueFull { .. } => ApiError::new(ErrorKind::Overloaded, "overloaded", message),
+        Refused::ShuttingDown => ApiError::new(ErrorKind::Unavailable, "shutting_down", message),
+        Refused::Dead => ApiError::new(ErrorKind::Internal, "engine_error", message),
+    }
+}

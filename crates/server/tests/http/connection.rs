@@ -1,0 +1,235 @@
+//! What the connection does: clients that leave, come in numbers, or stay while the server stops.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::Request;
+use futures_util::StreamExt;
+use hearth_server::{App, router, serve};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tower::ServiceExt;
+
+use crate::client::{CHAT, chat, post};
+use crate::script::{Gate, Script};
+
+/// A server on a real socket, and the word that stops it.
+async fn start(
+    app: App,
+) -> (std::net::SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let served = tokio::spawn(async move {
+        let stopped = async { drop(stopped.await) };
+        serve(listener, app, stopped).await.unwrap();
+    });
+    (address, stop, served)
+}
+
+async fn ask(address: std::net::SocketAddr, body: &Value) -> TcpStream {
+    let body = body.to_string();
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+         Connection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all((head + &body).as_bytes()).await.unwrap();
+    socket
+}
+
+/// Reads until the text holds `mark`.
+async fn read_until(socket: &mut TcpStream, mark: &str) -> String {
+    let mut text = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let seen = String::from_utf8_lossy(&text);
+        if seen.contains(mark) {
+            return seen.into_owned();
+        }
+        let n = socket.read(&mut buffer).await.unwrap();
+        assert!(n > 0, "the connection closed before {mark:?}: {seen}");
+        text.extend_from_slice(&buffer[..n]);
+    }
+}
+
+async fn rest(mut socket: TcpStream) -> String {
+    let mut text = String::new();
+    socket.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+/// Waits for something another thread does.
+async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn stats(app: &App) -> engine::Stats {
+    app.chat.models()[0].engine.stats()
+}
+
+fn idle(app: &App) -> bool {
+    let stats = stats(app);
+    (stats.running, stats.waiting, stats.blocks.held) == (0, 0, 0)
+}
+
+/// So many words that no answer ends by itself.
+fn endless() -> Script {
+    let words: Vec<String> = (0..3000).map(|i| format!("word{i} ")).collect();
+    Script::says(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_come_before_the_first_token() {
+    let (script, gate) = Script::says(&["Two"]).gated();
+    let (address, _stop, _) = start(script.app()).await;
+    let mut socket = ask(address, &chat(json!({"stream": true}))).await;
+    let head = read_until(&mut socket, "\r\n\r\n").await.to_lowercase();
+    assert!(head.starts_with("http/1.1 200") && head.contains("text/event-stream"), "{head}");
+    gate.open();
+    assert!(rest(socket).await.contains("[DONE]"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_hangs_up_frees_the_engine() {
+    for stream in [true, false] {
+        let (script, gate) = endless().gated();
+        let app = script.app();
+        let (address, _stop, _) = start(app.clone()).await;
+        let mut socket = ask(address, &chat(json!({"stream": stream}))).await;
+        gate.give(5);
+        if stream {
+            read_until(&mut socket, "word2").await;
+        }
+        until("five steps", || stats(&app).totals.steps == 5).await;
+        drop(socket);
+        until("cancelled", || {
+            // One step at a time, so that the answer cannot run on unseen.
+            gate.give(1);
+            idle(&app) && stats(&app).totals.cancelled == 1
+        })
+        .await;
+        assert!(stats(&app).totals.generated_tokens < 3000);
+        gate.open();
+        let reply = post(&app, CHAT, &chat(json!({"max_tokens": 2}))).await.ok();
+        assert_eq!(reply["choices"][0]["message"]["content"], "word0 word1 ");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_clients_at_once_get_their_own_answers() {
+    let app = endless().app();
+    let (address, _stop, _) = start(app.clone()).await;
+    let one = |n: usize| async move {
+        let body = chat(json!({"max_tokens": n, "stream": n.is_multiple_of(2)}));
+        let text = rest(ask(address, &body).await).await;
+        let said = (0..n).all(|i| text.contains(&format!("word{i} ")));
+        assert!(said && !text.contains(&format!("word{n} ")), "{n}: {text}");
+    };
+    let clients: Vec<_> = (20..28).map(|n| tokio::spawn(one(n))).collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+    until("idle", || idle(&app)).await;
+    assert_eq!(stats(&app).totals.done, 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_refuses_before_a_stream_opens() {
+    let (mut script, gate) = Script::says(&["Two"]).gated();
+    (script.limits.seqs, script.limits.queue) = (1, 1);
+    let app = script.app();
+    let (address, _stop, _) = start(app.clone()).await;
+    let mut first = ask(address, &chat(json!({"stream": true}))).await;
+    read_until(&mut first, "\r\n\r\n").await;
+    let mut second = ask(address, &chat(json!({"stream": true}))).await;
+    read_until(&mut second, "\r\n\r\n").await;
+    let third = post(&app, CHAT, &chat(json!({"stream": true}))).await;
+    assert!(third.headers["retry-after"].to_str().unwrap().parse::<u32>().unwrap() > 0);
+    let error = third.error(429);
+    assert_eq!(
+        (&error["type"], &error["code"]),
+        (&"rate_limit_error".into(), &"overloaded".into())
+    );
+    gate.open();
+    assert!(rest(first).await.contains("Two") && rest(second).await.contains("Two"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_told_to_stop_finishes_its_answers() {
+    let (script, gate) = Script::says(&["Two", " ducks"]).gated();
+    let app = script.app();
+    let (address, stop, served) = start(app.clone()).await;
+    let mut socket = ask(address, &chat(json!({"stream": true}))).await;
+    gate.give(1);
+    read_until(&mut socket, "Two").await;
+    stop.send(()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while status(&app).await != 503 {
+        assert!(Instant::now() < deadline, "the server still takes requests");
+    }
+    gate.open();
+    let text = rest(socket).await;
+    assert!(text.contains(" ducks") && text.contains("[DONE]"), "{text}");
+    served.await.unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+/// Status of a streamed chat, which is dropped at once.
+async fn status(app: &App) -> u16 {
+    let body = Body::from(chat(json!({"stream": true})).to_string());
+    let response = router(app.clone()).oneshot(Request::post(CHAT).body(body).unwrap()).await;
+    response.unwrap().status().as_u16()
+}
+
+/// Two requests that are dropped after so many steps, then two that are not.
+async fn round(app: &App, gate: &Arc<Gate>, streams: [bool; 2], n_steps: usize) {
+    gate.close();
+    let before = stats(app).totals;
+    let mut tasks = Vec::new();
+    for stream in streams {
+        let body = chat(json!({"stream": stream, "max_tokens": 6})).to_string();
+        let request = Request::post(CHAT).body(Body::from(body)).unwrap();
+        let router = router(app.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut body = router.oneshot(request).await.unwrap().into_body().into_data_stream();
+            while body.next().await.is_some() {}
+        }));
+    }
+    gate.give(n_steps);
+    until("steps", || stats(app).totals.steps >= before.steps + n_steps as u64).await;
+    for task in tasks {
+        task.abort();
+        let _ = task.await;
+    }
+    let dropped_at = stats(app).totals.steps;
+    gate.open();
+    until("idle", || idle(app)).await;
+    // The pass that was waiting at the gate, and one for each request that was still on its way.
+    assert!(stats(app).totals.steps <= dropped_at + 3);
+    for _ in 0..2 {
+        let reply = post(app, CHAT, &chat(json!({"max_tokens": 3}))).await.ok();
+        assert_eq!(reply["choices"][0]["message"]["content"], "word0 word1 word2 ");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_requests_never_pile_up() {
+    let (mut script, gate) = endless().gated();
+    script.limits.seqs = 2;
+    let app = script.app();
+    for n in 0..48usize {
+        let streams = [n.is_multiple_of(2), n.is_multiple_of(3)];
+        round(&app, &gate, streams, [0, 1, 3, 5][n % 4]).await;
+    }
+    until("idle", || idle(&app)).await;
+    assert_eq!(stats(&app).blocks.held, 0);
+}

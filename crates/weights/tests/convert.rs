@@ -252,6 +252,33 @@ fn experts_stored_one_by_one_are_stacked_in_their_order() {
 }
 
 #[test]
+fn experts_that_do_not_fit_together_are_named() {
+    let up = |e: usize, rows: usize| {
+        floats(&format!("model.layers.0.mlp.experts.{e}.up_proj.weight"), &[rows, 64])
+    };
+    let stacked = floats("model.layers.0.mlp.switch_mlp.up_proj.weight", &[2, 4, 64]);
+    for (tensors, part) in [
+        (vec![up(0, 4), up(1, 8)], "experts.1.up_proj.weight: expected 4 x 64"),
+        (vec![up(0, 4), up(2, 4)], "expert 1 of model.layers.0.mlp.switch_mlp.up_proj"),
+        (vec![up(0, 8), stacked], "switch_mlp.up_proj.weight"),
+    ] {
+        let src = Checkpoint::from_tensors(json!({}), tensors);
+        let message = refused(&src, &options(Repacking::Keep, None), |_| {}).to_string();
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn empty_arrays_take_no_time() {
+    let empty = Tensor::from_f32("a.weight", &[1 << 50, 0], &[]);
+    let src = Checkpoint::from_tensors(json!({}), vec![empty]);
+    for packing in [Repacking::Keep, to(4, 32)] {
+        let (_dir, made, _) = converted(&src, &options(packing, None));
+        made.matrix("a", 1 << 50, 0).unwrap();
+    }
+}
+
+#[test]
 fn what_no_model_reads_is_left_out_with_a_note() {
     let src = Checkpoint::from_tensors(
         json!({"tie_word_embeddings": true}),

@@ -96,11 +96,7 @@ impl Plan {
                 planner.add(tensor)?;
             }
         }
-        let items = planner.items.into_iter().map(|(name, (parts, template))| {
-            let Template { shape, interleaved, becomes } = template;
-            Item { name, shape, parts: parts.into_values().collect(), interleaved, becomes }
-        });
-        Ok(Plan { items: items.collect(), notes })
+        Ok(Plan { items: planner.finish()?, notes })
     }
 
     pub(super) fn n_bytes(&self) -> u64 {
@@ -163,11 +159,37 @@ impl Planner<'_> {
         let template = Template { shape, interleaved, becomes };
         let (parts, template) =
             self.items.entry(key).or_insert_with(|| (BTreeMap::new(), template));
-        parts.insert(expert.as_ref().map_or(0, |(_, index)| *index), matrix);
+        if let Some(other) = parts.values().next()
+            && (other.rows, other.cols) != (matrix.rows, matrix.cols)
+        {
+            let expected = format!("{} x {}, as {}", other.rows, other.cols, other.name);
+            return Err(mismatch(tensor, expected, format!("{} x {}", matrix.rows, matrix.cols)));
+        }
+        let index = expert.as_ref().map_or(0, |(_, index)| *index);
+        if let Some(other) = parts.insert(index, matrix) {
+            let found = format!("{}, which would become the same", other.name);
+            return Err(mismatch(tensor, "a name of its own".into(), found));
+        }
         if expert.is_some() {
             template.shape[0] = parts.len();
         }
         Ok(())
+    }
+
+    /// The items, once all tensors have been added.
+    fn finish(self) -> Result<Vec<Item>, Error> {
+        let item = |(name, (parts, template)): (String, (BTreeMap<usize, Matrix>, Template))| {
+            // Expert numbers without a gap are as many as their largest says.
+            if let Some(missing) = (0..parts.len()).find(|index| !parts.contains_key(index)) {
+                return Err(Error::MissingTensor {
+                    path: self.src.path().to_owned(),
+                    tensor: format!("of expert {missing} of {name}"),
+                });
+            }
+            let Template { shape, interleaved, becomes } = template;
+            Ok(Item { name, shape, parts: parts.into_values().collect(), interleaved, becomes })
+        };
+        self.items.into_iter().map(item).collect()
     }
 
     /// The numbers of a tensor, and its sizes in numbers.

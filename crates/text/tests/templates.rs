@@ -76,13 +76,15 @@ fn tojson_is_pythons() {
         "required": ["zone"]}}});
     let tokenizer = tokenizer("bytelevel");
     let source = "{{ tools[0] | tojson(ensure_ascii=False) }}";
-    let text = render(&template(source, &tokenizer), &[], &[tool.clone()]).unwrap().text();
+    let text =
+        render(&template(source, &tokenizer), &[], std::slice::from_ref(&tool)).unwrap().text();
     assert_eq!(
         text,
         r#"{"type": "function", "function": {"name": "zone_temp", "description": "Wärme in <b>°C</b> & 'K'", "parameters": {"type": "object", "properties": {"zone": {"type": "string"}, "at": {"type": "integer"}}, "required": ["zone"]}}}"#
     );
     let source = "{{ tools[0].function.parameters | tojson(indent=2) }}";
-    let text = render(&template(source, &tokenizer), &[], &[tool]).unwrap().text();
+    let text =
+        render(&template(source, &tokenizer), &[], std::slice::from_ref(&tool)).unwrap().text();
     assert_eq!(
         text,
         "{\n  \"type\": \"object\",\n  \"properties\": {\n    \"zone\": {\n      \"type\": \"string\"\n    },\n    \"at\": {\n      \"type\": \"integer\"\n    }\n  },\n  \"required\": [\n    \"zone\"\n  ]\n}"
@@ -205,7 +207,7 @@ proptest! {
 
     /// Any source: an error or a text, never a panic.
     #[test]
-    fn any_template_source_is_safe(source in "(\\{[%{#]|[%}#]\\}|generation|for|in|if|x|'|\"| |-|raw|end|\\||tojson|\\(|\\)){0,30}") {
+    fn any_template_source_is_safe(source in "(\\{[%{#]|[%}#]\\}|generation|for|in|if|x|'|\"| |-|raw|end|é🦜|\\||tojson|\\(|\\)){0,30}") {
         let tokenizer = tokenizer("bytelevel");
         let files = TemplateFiles { default: &source, tool_use: None };
         if let Ok(template) = Template::new(files, &tokenizer) {

@@ -43,7 +43,7 @@ fn tag_len(text: &str) -> usize {
             (Some(open), _) if byte == open => quote = None,
             (Some(_), _) => {}
             (None, b'"' | b'\'') => quote = Some(byte),
-            (None, _) if text[at..].as_bytes().starts_with(close.as_bytes()) => return at + 2,
+            (None, _) if text.as_bytes()[at..].starts_with(close.as_bytes()) => return at + 2,
             (None, _) => {}
         }
     }

@@ -13,6 +13,10 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         "query_pre_attn_scalar": 256, "sliding_window": 4096, "sliding_window_pattern": 6,
         "max_position_embeddings": 131_072,
     }));
+    if c.is_on("use_bidirectional_attention")? {
+        let problem = "is true: embedding models that look ahead cannot generate text";
+        return Err(Error::config("use_bidirectional_attention", problem));
+    }
     let trunk = Trunk::read(c)?;
     let period = c.need_count("sliding_window_pattern")?;
     let is_full = |i: usize| (i + 1).is_multiple_of(period);

@@ -188,6 +188,9 @@ fn n_tensors(module: &Module) -> usize {
     }
 }
 
+// The block tables below are for blocks of 32.
+const _: () = assert!(BLOCK == 32);
+
 /// Three sequences in one pass, one of them in the middle of its life, only some rows wanted.
 #[test]
 fn neighbours_in_a_batch_change_nothing() {
@@ -219,7 +222,6 @@ fn neighbours_in_a_batch_change_nothing() {
             let expected = &alone[position * spec.vocab..][..spec.vocab];
             assert!(row == expected, "{model_type}: position {position}");
         }
-        assert!(BLOCK == 32, "the block tables above are for blocks of 32");
     }
 }
 

@@ -237,6 +237,8 @@ fn errors_name_the_key() {
     check_error(&with(tiny("qwen3_moe"), few), &["num_experts_per_tok", "6 experts"]);
     let layers = json!({"layer_types": ["full_attention"]});
     check_error(&with(llama(), layers), &["layer_types", "3 layers"]);
+    let ahead = json!({"use_bidirectional_attention": true});
+    check_error(&with(tiny("gemma3_text"), ahead), &["use_bidirectional_attention"]);
     check_error(&json!({}), &["model_type", "missing"]);
     check_error(&json!([]), &["model_type", "missing"]);
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use backend::reference::Reference;
 use backend::{Backend, TokenId};
 use common::{Ask, Outcome, assert_books_balance, outcome, run, submit};
+use cpu::{Cpu, Options};
 use hearth_engine::{Engine, ExecutorShape, Limits, ModelExecutor, Sampling};
 use models::{Decoder, tiny};
 
@@ -75,5 +76,16 @@ fn the_reference_device_keeps_the_promise() {
     // Between them: a window, norms of heads, a mixture of experts.
     for model_type in ["llama", "gemma3_text", "qwen3_moe"] {
         check(|| Reference, model_type, &alone(|| Reference, model_type));
+    }
+}
+
+/// One thread gives the expected answers, two have to give the same ones.
+#[test]
+fn the_cpu_device_keeps_the_promise_with_any_number_of_threads() {
+    let device = |threads| move || Cpu::new(&Options { threads, ..Options::default() });
+    for model_type in ["llama", "qwen2", "qwen3_moe", "gemma2", "gemma3_text"] {
+        let expected = alone(device(1), model_type);
+        check(device(1), model_type, &expected);
+        check(device(2), model_type, &expected);
     }
 }

@@ -128,8 +128,9 @@ fn usage_counts_tokens_and_time() {
 fn many_with_one_beginning_compute_it_once() {
     let mut engine = engine(Toy::new(400), limits(512, 16, 4096));
     let with_tail = |i| [prompt(1500, 0), vec![i, 3, 1]].concat();
-    submit(&mut engine, &Ask::greedy(&with_tail(0), 1));
+    let first = submit(&mut engine, &Ask::greedy(&with_tail(0), 1));
     run(&mut engine);
+    assert_eq!(outcome(first).cached, Some(0));
     let cold = engine.stats().totals.rows;
     let answers: Vec<_> =
         (1..16).map(|i| submit(&mut engine, &Ask::greedy(&with_tail(i), 1))).collect();

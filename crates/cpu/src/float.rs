@@ -69,6 +69,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_f16_is_widened() {
+        for x in 0..=u16::MAX {
+            let (got, want) = (f16_to_f32(x), half::f16::from_bits(x).to_f32());
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{x:#x}");
+        }
+    }
+
+    #[test]
     fn small_floats_are_what_weights_says() {
         let bytes: Vec<u8> = (0..=255).collect();
         let matrix = |packing, data: Vec<u8>, scales: Vec<u8>, cols| weights::Matrix {

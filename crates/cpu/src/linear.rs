@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use weights::Matrix;
 
-use crate::pack::{CODE_COLS, CodePanel, Coding, FLOAT_COLS, FloatPanel, LANES};
+use crate::pack::{CODE_COLS, CodePanel, Coding, FLOAT_COLS, FloatPanel, LANES, Piece};
 use crate::pool::{Block, BlockMut};
 use crate::rounded::{GROUP, Rounded};
 use crate::{Activations, Buf, Cpu, Vector, Weight};
@@ -21,7 +21,7 @@ const MAX_ROWS: usize = 128;
 /// Tasks per thread, so that a thread that is held up leaves its share to the others.
 const TASKS_PER_THREAD: usize = 6;
 /// What pieces of a row start at multiples of: the longest block of any packing.
-const PIECE: usize = 256;
+const STEP: usize = 256;
 
 /// Rows of activations that meet the same rows of a weight.
 #[derive(Clone, Debug)]
@@ -194,16 +194,16 @@ impl<'a> Work<'a> {
         match &mut self.panel {
             Panel::Codes(panel) => {
                 let stride = input.cols / GROUP;
-                for cols in pieces(input.cols, CODE_COLS) {
-                    (kernels.unpack_codes)(self.matrix, outputs.clone(), cols.clone(), panel);
-                    let x = &input.rounded[row * stride + cols.start / GROUP..];
+                for (piece, next) in pieces(outputs, self.matrix, CODE_COLS) {
+                    (kernels.unpack_codes)(self.matrix, &piece, &next, panel);
+                    let x = &input.rounded[row * stride + piece.cols.start / GROUP..];
                     (kernels.dot_codes)(panel, x, stride, acc);
                 }
             }
             Panel::Floats(panel) => {
-                for cols in pieces(input.cols, FLOAT_COLS) {
-                    (kernels.unpack_floats)(self.matrix, outputs.clone(), cols.clone(), panel);
-                    let x = &input.floats[row * input.cols + cols.start..];
+                for (piece, next) in pieces(outputs, self.matrix, FLOAT_COLS) {
+                    (kernels.unpack_floats)(self.matrix, &piece, &next, panel);
+                    let x = &input.floats[row * input.cols + piece.cols.start..];
                     (kernels.dot_floats)(panel, x, input.cols, acc);
                 }
             }
@@ -220,12 +220,28 @@ impl Cpu {
     }
 }
 
-/// `0..cols` in pieces of at most `most` that are about equally long and start at multiples of
-/// [`PIECE`].
-fn pieces(cols: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
-    let n = cols.div_ceil(most).max(1);
-    let step = cols.div_ceil(n).next_multiple_of(PIECE).min(most).max(1);
-    (0..cols).step_by(step).map(move |start| start..(start + step).min(cols))
+/// All columns of some outputs in pieces of at most `most` columns, about equally long and starting
+/// at multiples of [`STEP`]; with each, what will be read after it: the next piece, or the first of
+/// the outputs below.
+fn pieces(
+    outputs: Range<usize>,
+    matrix: &Matrix,
+    most: usize,
+) -> impl Iterator<Item = (Piece, Piece)> {
+    let (n_rows, n_cols) = (matrix.rows, matrix.cols);
+    let n = n_cols.div_ceil(most).max(1);
+    let step = n_cols.div_ceil(n).next_multiple_of(STEP).min(most);
+    let cols = move |start: usize| start..(start + step).min(n_cols);
+    let below = outputs.end..(outputs.end + LANES).min(n_rows);
+    (0..n_cols).step_by(step).map(move |start| {
+        let piece = Piece { rows: outputs.clone(), cols: cols(start) };
+        let next = if piece.cols.end < n_cols {
+            Piece { rows: outputs.clone(), cols: cols(piece.cols.end) }
+        } else {
+            Piece { rows: below.clone(), cols: cols(0) }
+        };
+        (piece, next)
+    })
 }
 
 #[cfg(test)]

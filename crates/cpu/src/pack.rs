@@ -9,6 +9,7 @@
 //! Not the definition of any format: that is [`Matrix::dequantize_row`], and the tests compare.
 
 mod affine;
+mod bytes;
 mod fp4;
 mod k;
 mod legacy;
@@ -18,7 +19,7 @@ use std::ops::Range;
 
 use weights::{GgufType, Matrix, Packing};
 
-use crate::Weight;
+use crate::{Weight, simd};
 
 pub(crate) use widen::widen_row;
 
@@ -84,6 +85,14 @@ pub(crate) struct FloatPanel {
     pub(crate) values: [[f32; LANES]; FLOAT_COLS],
     /// Columns in use.
     pub(crate) cols: usize,
+}
+
+/// Some rows (at most [`LANES`]) and columns of a matrix. The columns start and end at blocks of the
+/// packing and, for codes, at multiples of 32.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) rows: Range<usize>,
+    pub(crate) cols: Range<usize>,
 }
 
 /// Where a format puts one row of a [`CodePanel`].
@@ -156,14 +165,14 @@ impl RowOut<'_> {
     }
 }
 
-/// Fills `panel` with up to [`LANES`] rows and [`CODE_COLS`] columns of `matrix`. Lanes without a
-/// row hold leftovers. `cols` starts and ends at blocks of the packing and at multiples of 32;
-/// `interleave` moves rows of codes to where the panel has its lanes from `lane` on.
+/// Fills `panel` with `piece`, whose columns are at most [`CODE_COLS`]; lanes without a row hold
+/// leftovers. The bytes of `next` are asked for meanwhile. `interleave` moves rows of codes to where
+/// the panel has its lanes from the given one on.
 #[inline(always)]
 pub(crate) fn fill_codes(
     matrix: &Matrix,
-    rows: Range<usize>,
-    cols: Range<usize>,
+    Piece { rows, cols }: &Piece,
+    next: &Piece,
     panel: &mut CodePanel,
     interleave: impl Fn(&[[u8; CODE_COLS]; STAGED_ROWS], usize, &mut [[u8; 4 * LANES]]),
 ) {
@@ -179,17 +188,20 @@ pub(crate) fn fill_codes(
             let lane = first + i;
             let out = RowOut { codes: &mut staged[..cols.len()], scales, mins, lane };
             unpack_row(matrix, rows.start + lane, cols.clone(), out);
+            if next.rows.len() > lane {
+                simd::prefetch(data_of(matrix, next.rows.start + lane, &next.cols));
+            }
         }
         interleave(&staged, first, &mut panel.codes[..cols.len() / 4]);
     }
 }
 
-/// Fills `panel` with up to [`LANES`] rows and [`FLOAT_COLS`] columns of `matrix`.
+/// As [`fill_codes`], for a piece of at most [`FLOAT_COLS`] columns.
 #[inline(always)]
 pub(crate) fn fill_floats(
     matrix: &Matrix,
-    rows: Range<usize>,
-    cols: Range<usize>,
+    Piece { rows, cols }: &Piece,
+    next: &Piece,
     panel: &mut FloatPanel,
     interleave: impl Fn(&[[f32; FLOAT_COLS]; STAGED_ROWS], usize, &mut [[f32; LANES]]),
 ) {
@@ -198,7 +210,11 @@ pub(crate) fn fill_floats(
     for first in (0..rows.len()).step_by(STAGED_ROWS) {
         let n = (rows.len() - first).min(STAGED_ROWS);
         for (i, staged) in staged[..n].iter_mut().enumerate() {
-            widen_row(matrix, rows.start + first + i, cols.clone(), &mut staged[..cols.len()]);
+            let lane = first + i;
+            widen_row(matrix, rows.start + lane, cols.clone(), &mut staged[..cols.len()]);
+            if next.rows.len() > lane {
+                simd::prefetch(data_of(matrix, next.rows.start + lane, &next.cols));
+            }
         }
         interleave(&staged, first, &mut panel.values[..cols.len()]);
     }
@@ -214,7 +230,7 @@ pub(crate) fn row_f32(weight: &Weight, row: usize, out: &mut [f32]) {
 #[inline(always)]
 fn unpack_row(matrix: &Matrix, row: usize, cols: Range<usize>, out: RowOut<'_>) {
     let packing = matrix.packing;
-    let data = part_of_row(&matrix.data, row, packing.row_bytes(matrix.cols), matrix.cols, &cols);
+    let data = data_of(matrix, row, &cols);
     let scale_bytes = packing.row_scale_bytes(matrix.cols);
     let scales = part_of_row(&matrix.scales, row, scale_bytes, matrix.cols, &cols);
     match packing {
@@ -243,6 +259,13 @@ fn unpack_row(matrix: &Matrix, row: usize, cols: Range<usize>, out: RowOut<'_>) 
             unreachable!("{packing:?} has no codes")
         }
     }
+}
+
+/// The packed elements of some columns of a row.
+#[inline(always)]
+fn data_of<'a>(matrix: &'a Matrix, row: usize, cols: &Range<usize>) -> &'a [u8] {
+    let row_bytes = matrix.packing.row_bytes(matrix.cols);
+    part_of_row(&matrix.data, row, row_bytes, matrix.cols, cols)
 }
 
 /// The bytes of `cols` out of row `row`, a row of `n_cols` columns taking `row_bytes` bytes.

@@ -109,23 +109,28 @@ fn extreme_codes_do_not_overflow() {
 
 /// `data` with every code byte replaced; scales inside blocks stay.
 fn all_codes(packing: Packing, data: &[u8], fill: u8) -> Vec<u8> {
-    let keep: &[std::ops::Range<usize>] = match packing {
+    // Where what stays starts and ends.
+    let keep: &[(usize, usize)] = match packing {
         Packing::Plain(_) => return data.to_vec(),
         Packing::Mxfp8 | Packing::Fp8Blocks { .. } => return vec![fill & 0x7e; data.len()],
         Packing::Gguf(ty) => match ty {
-            GgufType::Q4_0 | GgufType::Q5_0 | GgufType::Q8_0 | GgufType::Iq4Nl => &[0..2],
-            GgufType::Q4_1 | GgufType::Q5_1 => &[0..4],
-            GgufType::Mxfp4 => &[0..1],
-            GgufType::Q2K => &[0..16, 80..84],
-            GgufType::Q3K => &[96..110],
-            GgufType::Q4K | GgufType::Q5K => &[0..16],
-            GgufType::Q6K => &[192..210],
+            GgufType::Q4_0 | GgufType::Q5_0 | GgufType::Q8_0 | GgufType::Iq4Nl => &[(0, 2)],
+            GgufType::Q4_1 | GgufType::Q5_1 => &[(0, 4)],
+            GgufType::Mxfp4 => &[(0, 1)],
+            GgufType::Q2K => &[(0, 16), (80, 84)],
+            GgufType::Q3K => &[(96, 110)],
+            GgufType::Q4K | GgufType::Q5K => &[(0, 16)],
+            GgufType::Q6K => &[(192, 210)],
         },
         _ => &[],
     };
     let block = if let Packing::Gguf(ty) = packing { ty.block().1 } else { data.len() };
     let byte = |(i, old): (usize, &u8)| {
-        if keep.iter().any(|range| range.contains(&(i % block))) { *old } else { fill }
+        if keep.iter().any(|(start, end)| (*start..*end).contains(&(i % block))) {
+            *old
+        } else {
+            fill
+        }
     };
     data.iter().enumerate().map(byte).collect()
 }
@@ -139,7 +144,7 @@ fn what_is_not_finite_shows() {
             let mut x = random.floats(2 * 64);
             x[70] = bad;
             let cpu = cpu(1, Activations::Int8, Isa::Avx2);
-            let out = product(&cpu, 2, &x, &cpu.weight(&[w.clone()]), None);
+            let out = product(&cpu, 2, &x, &cpu.weight(std::slice::from_ref(&w)), None);
             assert!(out[..16].iter().all(|x| x.is_finite()), "the row before is not touched");
             assert!(out[16..].iter().all(|x| !x.is_finite()), "{packing:?} hides {bad}");
         }
@@ -151,7 +156,7 @@ fn tiny_and_zero_activations_give_zero() {
     let w = matrix(&mut Random(5), Packing::Gguf(GgufType::Q4_1), 16, 64);
     let cpu = cpu(1, Activations::Int8, Isa::Avx2);
     for x in [0.0, -0.0, 1e-45, 1e-38] {
-        let out = product(&cpu, 1, &[x; 64], &cpu.weight(&[w.clone()]), None);
+        let out = product(&cpu, 1, &[x; 64], &cpu.weight(std::slice::from_ref(&w)), None);
         assert!(out.iter().all(|out| *out == 0.0), "{x} gives {out:?}");
     }
 }
@@ -172,11 +177,18 @@ fn the_bias_is_added_last() {
 #[test]
 fn pieces_cover_every_column() {
     for cols in [1, 31, 32, 255, 256, 576, 768, 800, 896, 1536, 4864, 8960] {
+        let matrix = matrix(&mut Random(7), Packing::Plain(Float::Bf16), 40, cols);
         for most in [256, 768] {
-            let all: Vec<_> = pieces(cols, most).collect();
-            assert_eq!((all[0].start, all[all.len() - 1].end), (0, cols));
-            assert!(all.windows(2).all(|w| w[0].end == w[1].start && w[1].start % 256 == 0));
-            assert!(all.iter().all(|piece| piece.len() <= most));
+            let all: Vec<_> = pieces(16..32, &matrix, most).collect();
+            assert_eq!((all[0].0.cols.start, all[all.len() - 1].0.cols.end), (0, cols));
+            for (piece, next) in &all {
+                assert!(piece.rows == (16..32) && piece.cols.len() <= most);
+                let below = piece.cols.end == cols;
+                assert_eq!(next.rows, if below { 32..40 } else { 16..32 });
+                assert_eq!(next.cols.start, if below { 0 } else { piece.cols.end });
+                assert!(next.cols.start.is_multiple_of(256));
+            }
+            assert!(all.windows(2).all(|pair| pair[0].1 == pair[1].0));
         }
     }
 }

@@ -4,18 +4,24 @@
 use weights::Float;
 
 use super::RowOut;
+use super::bytes::{LOW_PAIRS, spread_nibbles};
 use crate::float::float_at;
 
 /// Unpacks a stream that starts at a byte. `codes` is a multiple of 32 long.
 #[inline(always)]
 pub(super) fn unpack(bits: u8, data: &[u8], codes: &mut [u8]) {
     match bits {
-        2 => each::<1, 4>(data, codes, |[b]| [b & 3, b >> 2 & 3, b >> 4 & 3, b >> 6]),
+        2 => each::<2, 8>(data, codes, |[a, b]| {
+            let x = u64::from(u16::from_le_bytes([a, b]));
+            let x = (x | x << 24) & 0x0000_00ff_0000_00ff;
+            let x = (x | x << 12) & 0x000f_000f_000f_000f;
+            ((x | x << 6) & LOW_PAIRS).to_le_bytes()
+        }),
         3 => each::<3, 8>(data, codes, |[a, b, c]| {
             let word = u32::from_le_bytes([a, b, c, 0]);
             std::array::from_fn(|i| (word >> (3 * i)) as u8 & 7)
         }),
-        4 => each::<1, 2>(data, codes, |[b]| [b & 15, b >> 4]),
+        4 => each::<4, 8>(data, codes, |packed| spread_nibbles(packed).to_le_bytes()),
         5 => each::<5, 8>(data, codes, |[a, b, c, d, e]| {
             let word = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
             std::array::from_fn(|i| (word >> (5 * i)) as u8 & 31)

@@ -1,6 +1,7 @@
 //! Four-bit floats: sign, two bits of exponent, one of fraction. Twice their values are whole
 //! numbers from -12 to 12, so they become codes, and their scales are halved.
 
+use super::bytes::spread_nibbles;
 use super::{Level, RowOut, legacy};
 use crate::float::{e4m3_to_f32, e8m0_to_f32, half_of_e8m0};
 
@@ -33,25 +34,26 @@ pub(super) fn gguf_mxfp4(data: &[u8], mut out: RowOut<'_>) {
     for (group, block) in data.as_chunks::<17>().0.iter().enumerate() {
         let Some(codes) = out.codes[group * 32..].first_chunk_mut() else { return };
         legacy::nibbles(&block[1..], codes);
-        for code in codes {
-            *code = from_nibble(*code);
-        }
+        from_nibbles(codes);
         out.scale(group, half_of_e8m0(block[0]));
     }
 }
 
 #[inline(always)]
 fn alternating(data: &[u8], codes: &mut [u8]) {
-    for (codes, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(data) {
-        *codes = [from_nibble(byte & 15), from_nibble(byte >> 4)];
+    for (codes, packed) in codes.as_chunks_mut::<8>().0.iter_mut().zip(data.as_chunks().0) {
+        *codes = spread_nibbles(*packed).to_le_bytes();
     }
+    from_nibbles(codes);
 }
 
 /// Doubled values are 0, 1, 2, 3, 4, 6, 8, 12 by the low three bits. Arithmetic rather than a table,
 /// so that it is done for many at once.
 #[inline(always)]
-fn from_nibble(nibble: u8) -> u8 {
-    let n = nibble & 7;
-    let size = n + n.saturating_sub(4) + 2 * u8::from(n == 7);
-    if nibble & 8 == 0 { ZERO + size } else { ZERO - size }
+fn from_nibbles(codes: &mut [u8]) {
+    for code in codes {
+        let n = *code & 7;
+        let size = n + n.saturating_sub(4) + 2 * u8::from(n == 7);
+        *code = if *code & 8 == 0 { ZERO + size } else { ZERO - size };
+    }
 }

@@ -2,6 +2,7 @@
 //! scales under one or two half-precision factors.
 
 use super::RowOut;
+use super::bytes::{LOW_BITS, LOW_NIBBLES, LOW_PAIRS, bytewise, merge};
 use crate::float::f16_at;
 
 /// A nibble of scale and a nibble of minimum per 16 elements of 2 bits.
@@ -27,9 +28,7 @@ pub(super) fn q3_k(data: &[u8], mut out: RowOut<'_>) {
         let Some(codes) = codes_of(&mut out, i) else { return };
         for (run, codes) in codes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
             two_bits(&block[32..96], run, codes);
-            for (code, high) in codes.iter_mut().zip(&block[..32]) {
-                *code |= (high >> run & 1) << 2;
-            }
+            merge(&block[..32], codes, |word| (word >> run & LOW_BITS) << 2);
         }
         let (scales, d) = (&block[96..108], f16_at(block, 108));
         for group in 0..16 {
@@ -57,9 +56,7 @@ pub(super) fn q5_k(data: &[u8], mut out: RowOut<'_>) {
         let Some(codes) = codes_of(&mut out, i) else { return };
         four_bits(&block[48..176], codes);
         for (group, codes) in codes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            for (code, high) in codes.iter_mut().zip(&block[16..48]) {
-                *code |= (high >> group & 1) << 4;
-            }
+            merge(&block[16..48], codes, |word| (word >> group & LOW_BITS) << 4);
         }
         six_bit_scales(&block[..16], i, &mut out);
     }
@@ -72,11 +69,11 @@ pub(super) fn q6_k(data: &[u8], mut out: RowOut<'_>) {
         let Some(codes) = codes_of(&mut out, i) else { return };
         for (half, codes) in codes.as_chunks_mut::<128>().0.iter_mut().enumerate() {
             let (low, high) = (&block[half * 64..][..64], &block[128 + half * 32..][..32]);
-            for (j, high) in high.iter().enumerate() {
-                codes[j] = low[j] & 15 | (high & 3) << 4;
-                codes[j + 32] = low[j + 32] & 15 | (high >> 2 & 3) << 4;
-                codes[j + 64] = low[j] >> 4 | (high >> 4 & 3) << 4;
-                codes[j + 96] = low[j + 32] >> 4 | (high >> 6) << 4;
+            let (first, second) = codes.split_at_mut(64);
+            bytewise(low, first, |word| word & LOW_NIBBLES);
+            bytewise(low, second, |word| word >> 4 & LOW_NIBBLES);
+            for (run, codes) in codes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+                merge(high, codes, |word| (word >> (run * 2) & LOW_PAIRS) << 4);
             }
         }
         let d = f16_at(block, 208);
@@ -94,9 +91,7 @@ fn codes_of<'a>(out: &'a mut RowOut<'_>, block: usize) -> Option<&'a mut [u8; 25
 /// Run `run` of 32 elements: 128 elements share 32 bytes in four planes.
 #[inline(always)]
 fn two_bits(packed: &[u8], run: usize, codes: &mut [u8; 32]) {
-    for (code, byte) in codes.iter_mut().zip(&packed[run / 4 * 32..][..32]) {
-        *code = byte >> (run % 4 * 2) & 3;
-    }
+    bytewise(&packed[run / 4 * 32..], codes, |word| word >> (run % 4 * 2) & LOW_PAIRS);
 }
 
 /// 64 elements share 32 bytes: low nibbles first.
@@ -105,10 +100,8 @@ fn four_bits(packed: &[u8], codes: &mut [u8; 256]) {
     let packed = packed.as_chunks::<32>().0;
     for (codes, packed) in codes.as_chunks_mut::<64>().0.iter_mut().zip(packed) {
         let (low, high) = codes.split_at_mut(32);
-        for ((low, high), byte) in low.iter_mut().zip(high).zip(packed) {
-            *low = byte & 15;
-            *high = byte >> 4;
-        }
+        bytewise(packed, low, |word| word & LOW_NIBBLES);
+        bytewise(packed, high, |word| word >> 4 & LOW_NIBBLES);
     }
 }
 

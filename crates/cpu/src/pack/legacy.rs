@@ -4,6 +4,7 @@
 //! of the same sixteen bytes.
 
 use super::RowOut;
+use super::bytes::{LOW_NIBBLES, bytewise};
 use crate::float::f16_at;
 
 /// The values of IQ4_NL, 128 added.
@@ -46,9 +47,7 @@ pub(super) fn q5_1(data: &[u8], mut out: RowOut<'_>) {
 #[inline(always)]
 pub(super) fn q8_0(data: &[u8], mut out: RowOut<'_>) {
     each::<34>(data, &mut out, |block, codes| {
-        for (code, byte) in codes.iter_mut().zip(&block[2..]) {
-            *code = byte ^ 0x80;
-        }
+        bytewise(&block[2..], codes, |word| word ^ 0x8080_8080_8080_8080);
         (f16_at(block, 0), None)
     });
 }
@@ -85,17 +84,17 @@ fn each<const BYTES: usize>(
 #[inline(always)]
 pub(super) fn nibbles(packed: &[u8], codes: &mut [u8; 32]) {
     let (low, high) = codes.split_at_mut(16);
-    for ((low, high), byte) in low.iter_mut().zip(high).zip(packed) {
-        *low = byte & 15;
-        *high = byte >> 4;
-    }
+    bytewise(packed, low, |word| word & LOW_NIBBLES);
+    bytewise(packed, high, |word| word >> 4 & LOW_NIBBLES);
 }
 
 /// Sets bit 4 of every code from its bit in a word.
 #[inline(always)]
 fn fifth_bits(bytes: [u8; 4], codes: &mut [u8; 32]) {
-    for (i, code) in codes.iter_mut().enumerate() {
-        let bit = bytes[i / 8] & (1 << (i % 8));
-        *code |= if bit == 0 { 0 } else { 16 };
+    for (codes, byte) in codes.as_chunks_mut().0.iter_mut().zip(bytes) {
+        // Every byte of the word keeps a bit of its own, which a carry then moves to the top.
+        let own = (u64::from(byte) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
+        let top = ((own + 0x7f7f_7f7f_7f7f_7f7f) | own) & 0x8080_8080_8080_8080;
+        *codes = (u64::from_le_bytes(*codes) | top >> 3).to_le_bytes();
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weights::{Float, Matrix, Packing, gguf};
 
-use super::{FLOAT_COLS, affine, part_of_row};
+use super::{FLOAT_COLS, affine, data_of, part_of_row};
 use crate::float::{e4m3_to_f32, e8m0_to_f32, f16_to_f32, f32_at, float_at};
 
 /// Twice the value of a four-bit float; see [`super::fp4`].
@@ -15,7 +15,7 @@ const E2M1_DOUBLED: [f32; 16] =
 #[inline(always)]
 pub(crate) fn widen_row(matrix: &Matrix, row: usize, cols: Range<usize>, out: &mut [f32]) {
     let packing = matrix.packing;
-    let data = part_of_row(&matrix.data, row, packing.row_bytes(matrix.cols), matrix.cols, &cols);
+    let data = data_of(matrix, row, &cols);
     let scale_bytes = packing.row_scale_bytes(matrix.cols);
     let scales = part_of_row(&matrix.scales, row, scale_bytes, matrix.cols, &cols);
     match packing {

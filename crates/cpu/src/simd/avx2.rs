@@ -1,14 +1,15 @@
 //! AVX2, FMA and F16C: every x86 server since 2013.
 
+#![allow(clippy::needless_range_loop, reason = "one index walks registers and slices together")]
+
 use std::arch::x86_64::*;
-use std::ops::Range;
 
 use weights::Matrix;
 
 use super::{Isa, Kernels, generic, ops_avx2, scalar};
 use crate::pack::{
-    CODE_COLS, CodePanel, FLOAT_COLS, FloatPanel, Group, LANES, Level, STAGED_ROWS, fill_codes,
-    fill_floats,
+    CODE_COLS, CodePanel, FLOAT_COLS, FloatPanel, Group, LANES, Level, Piece, STAGED_ROWS,
+    fill_codes, fill_floats,
 };
 use crate::rounded::{GROUP, Rounded};
 
@@ -28,19 +29,17 @@ pub(super) fn kernels() -> Option<&'static Kernels> {
 static KERNELS: Kernels = Kernels {
     isa: Isa::Avx2,
     // SAFETY: this table is reached through `kernels` alone, which found avx2, fma and f16c.
-    dot: |a, b| unsafe { dot(a, b) },
-    // SAFETY: as above.
     axpy: |a, x, y| unsafe { axpy(a, x, y) },
-    // SAFETY: as above.
-    widen: |x, out| unsafe { widen(x, out) },
     // SAFETY: as above.
     narrow: |x, out| unsafe { narrow(x, out) },
     // SAFETY: as above.
     round: |x, out| unsafe { round(x, out) },
     // SAFETY: as above.
-    unpack_codes: |matrix, rows, cols, panel| unsafe { unpack_codes(matrix, rows, cols, panel) },
+    unpack_codes: |matrix, piece, next, panel| unsafe { unpack_codes(matrix, piece, next, panel) },
     // SAFETY: as above.
-    unpack_floats: |matrix, rows, cols, panel| unsafe { unpack_floats(matrix, rows, cols, panel) },
+    unpack_floats: |matrix, piece, next, panel| unsafe {
+        unpack_floats(matrix, piece, next, panel)
+    },
     // SAFETY: as above.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.
@@ -49,25 +48,8 @@ static KERNELS: Kernels = Kernels {
 };
 
 #[target_feature(enable = "avx2,fma")]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    generic::dot(a, b)
-}
-
-#[target_feature(enable = "avx2,fma")]
 fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
     generic::axpy(a, x, y);
-}
-
-#[target_feature(enable = "avx2,f16c")]
-pub(super) fn widen(x: &[u16], out: &mut [f32]) {
-    assert_eq!(x.len(), out.len());
-    let ((x8, x_rest), (out8, out_rest)) = (x.as_chunks::<8>(), out.as_chunks_mut::<8>());
-    for (x, out) in x8.iter().zip(out8) {
-        // SAFETY: sixteen bytes are readable from `x`, and this load needs no alignment.
-        let x = unsafe { _mm_loadu_si128(x.as_ptr().cast()) };
-        store_f32(out, _mm256_cvtph_ps(x));
-    }
-    generic::widen(x_rest, out_rest);
 }
 
 #[target_feature(enable = "avx2,f16c")]
@@ -88,13 +70,13 @@ pub(super) fn round(x: &[f32], out: &mut [Rounded]) {
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn unpack_codes(matrix: &Matrix, rows: Range<usize>, cols: Range<usize>, panel: &mut CodePanel) {
-    fill_codes(matrix, rows, cols, panel, |rows, lane, out| interleave_codes(rows, lane, out));
+pub(super) fn unpack_codes(matrix: &Matrix, piece: &Piece, next: &Piece, panel: &mut CodePanel) {
+    fill_codes(matrix, piece, next, panel, |rows, lane, out| interleave_codes(rows, lane, out));
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn unpack_floats(matrix: &Matrix, rows: Range<usize>, cols: Range<usize>, panel: &mut FloatPanel) {
-    fill_floats(matrix, rows, cols, panel, |rows, lane, out| interleave_floats(rows, lane, out));
+pub(super) fn unpack_floats(matrix: &Matrix, piece: &Piece, next: &Piece, panel: &mut FloatPanel) {
+    fill_floats(matrix, piece, next, panel, |rows, lane, out| interleave_floats(rows, lane, out));
 }
 
 #[target_feature(enable = "avx2")]
@@ -103,9 +85,12 @@ pub(super) fn interleave_codes(
     lane: usize,
     out: &mut [[u8; 4 * LANES]],
 ) {
-    let rows = rows.each_ref().map(|row| row.as_chunks::<GROUP>().0);
     for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let columns = transpose(rows.map(|row| load_u8(&row[i])));
+        let mut words = [_mm256_setzero_si256(); STAGED_ROWS];
+        for (words, row) in words.iter_mut().zip(rows) {
+            *words = load_u8(&row.as_chunks().0[i]);
+        }
+        let columns = transpose(words);
         for (out, column) in out.iter_mut().zip(columns) {
             if let Some(out) = out[4 * lane..].first_chunk_mut() {
                 store_u8(out, column);
@@ -120,9 +105,12 @@ pub(super) fn interleave_floats(
     lane: usize,
     out: &mut [[f32; LANES]],
 ) {
-    let rows = rows.each_ref().map(|row| row.as_chunks::<8>().0);
     for (i, out) in out.chunks_mut(8).enumerate() {
-        let columns = transpose(rows.map(|row| _mm256_castps_si256(load_f32(&row[i]))));
+        let mut words = [_mm256_setzero_si256(); STAGED_ROWS];
+        for (words, row) in words.iter_mut().zip(rows) {
+            *words = _mm256_castps_si256(load_f32(&row.as_chunks().0[i]));
+        }
+        let columns = transpose(words);
         for (out, column) in out.iter_mut().zip(columns) {
             if let Some(out) = out[lane..].first_chunk_mut() {
                 store_f32(out, _mm256_castsi256_ps(column));
@@ -229,13 +217,20 @@ fn tile<const R: usize, const DEPTH: usize, const STEPS: usize>(
     };
     let offset = _mm256_set1_epi32(offset);
     for half in 0..2 {
-        let mut sums: [__m256; R] = std::array::from_fn(|r| load_half_f32(&acc[r], half));
-        for g in 0..panel.cols / GROUP {
+        let mut sums = [_mm256_setzero_ps(); R];
+        for r in 0..R {
+            sums[r] = load_half_f32(&acc[r], half);
+        }
+        let n_groups = panel.cols / GROUP;
+        for g in 0..n_groups {
             for part in 0..parts {
                 let k = g * parts + part;
                 let scales = load_half_f32(&panel.scales[k], half);
                 let mins = load_half_f32(&panel.mins[k], half);
-                let codes = x.map(|x| &x[g].codes.as_chunks::<4>().0[part * 4..][..STEPS]);
+                let mut codes = [&[][..]; R];
+                for r in 0..R {
+                    codes[r] = &x[r][g].codes.as_chunks::<4>().0[part * 4..][..STEPS];
+                }
                 let lines = &panel.codes[k * STEPS..][..STEPS];
                 let dots = products::<R, DEPTH>(lines, half, codes);
                 for r in 0..R {
@@ -302,12 +297,15 @@ fn dot_floats(panel: &FloatPanel, x: &[f32], stride: usize, acc: &mut [[f32; LAN
 #[target_feature(enable = "avx2,fma")]
 fn float_tile<const R: usize>(panel: &FloatPanel, x: [&[f32]; R], acc: &mut [[f32; LANES]; R]) {
     for (i, lines) in panel.values[..panel.cols].chunks(GROUP).enumerate() {
-        let x = x.map(|x| &x[i * GROUP..][..lines.len()]);
+        let mut columns = [&[][..]; R];
+        for r in 0..R {
+            columns[r] = &x[r][i * GROUP..][..lines.len()];
+        }
         let mut parts = [[_mm256_setzero_ps(); 2]; R];
         for (k, line) in lines.iter().enumerate() {
             let w = [load_half_f32(line, 0), load_half_f32(line, 1)];
             for r in 0..R {
-                let x = _mm256_set1_ps(x[r][k]);
+                let x = _mm256_set1_ps(columns[r][k]);
                 for (part, w) in parts[r].iter_mut().zip(w) {
                     *part = _mm256_fmadd_ps(x, w, *part);
                 }

@@ -1,15 +1,15 @@
 //! AVX-512 with F, BW, VL and VNNI: servers since Ice Lake and Zen 4.
 //!
 //! Only the multiplying is different from AVX2: a whole panel line fits one register, and one
-//! instruction adds four products to each lane without leaving 32 bits.
+//! instruction adds four products to each lane without leaving 32 bits. Unpacking is that of AVX2:
+//! compiled for AVX-512 it becomes gathers over blocks, which are slower.
+
+#![allow(clippy::needless_range_loop, reason = "one index walks registers and slices together")]
 
 use std::arch::x86_64::*;
-use std::ops::Range;
-
-use weights::Matrix;
 
 use super::{Isa, Kernels, avx2, generic, ops_avx2};
-use crate::pack::{CodePanel, FloatPanel, Group, LANES, Level, fill_codes, fill_floats};
+use crate::pack::{CodePanel, FloatPanel, Group, LANES, Level};
 use crate::rounded::{GROUP, Rounded};
 
 /// Rows of activations that are multiplied with a panel together, as far as registers go.
@@ -29,19 +29,19 @@ static KERNELS: Kernels = Kernels {
     isa: Isa::Avx512,
     // SAFETY: this table is reached through `kernels` alone, which found the instructions of AVX2
     // and avx512f, avx512bw, avx512vl and avx512vnni.
-    dot: |a, b| unsafe { dot(a, b) },
-    // SAFETY: as above.
     axpy: |a, x, y| unsafe { axpy(a, x, y) },
-    // SAFETY: as above.
-    widen: |x, out| unsafe { avx2::widen(x, out) },
     // SAFETY: as above.
     narrow: |x, out| unsafe { avx2::narrow(x, out) },
     // SAFETY: as above.
     round: |x, out| unsafe { avx2::round(x, out) },
     // SAFETY: as above.
-    unpack_codes: |matrix, rows, cols, panel| unsafe { unpack_codes(matrix, rows, cols, panel) },
+    unpack_codes: |matrix, piece, next, panel| unsafe {
+        avx2::unpack_codes(matrix, piece, next, panel);
+    },
     // SAFETY: as above.
-    unpack_floats: |matrix, rows, cols, panel| unsafe { unpack_floats(matrix, rows, cols, panel) },
+    unpack_floats: |matrix, piece, next, panel| unsafe {
+        avx2::unpack_floats(matrix, piece, next, panel);
+    },
     // SAFETY: as above.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.
@@ -51,27 +51,8 @@ static KERNELS: Kernels = Kernels {
 };
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    generic::dot(a, b)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
 fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
     generic::axpy(a, x, y);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
-fn unpack_codes(matrix: &Matrix, rows: Range<usize>, cols: Range<usize>, panel: &mut CodePanel) {
-    fill_codes(matrix, rows, cols, panel, |rows, lane, out| {
-        avx2::interleave_codes(rows, lane, out);
-    });
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
-fn unpack_floats(matrix: &Matrix, rows: Range<usize>, cols: Range<usize>, panel: &mut FloatPanel) {
-    fill_floats(matrix, rows, cols, panel, |rows, lane, out| {
-        avx2::interleave_floats(rows, lane, out);
-    });
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
@@ -122,18 +103,23 @@ fn tile<const R: usize, const STEPS: usize>(
         Level::Zero(zero) => (_mm512_set1_epi32(-zero), false),
         Level::Min => (_mm512_setzero_si512(), true),
     };
-    let mut sums: [__m512; R] = std::array::from_fn(|r| load_f32(&acc[r]));
-    for g in 0..panel.cols / GROUP {
+    let mut sums = [_mm512_setzero_ps(); R];
+    for r in 0..R {
+        sums[r] = load_f32(&acc[r]);
+    }
+    let n_groups = panel.cols / GROUP;
+    for g in 0..n_groups {
         for part in 0..parts {
             let k = g * parts + part;
             let scales = load_f32(&panel.scales[k]);
             let mins = load_f32(&panel.mins[k]);
-            let sum = |r: usize| x[r][g].sums_of(panel.coding.group, part);
-            let mut dots: [__m512i; R] = if has_min {
-                [offset; R]
-            } else {
-                std::array::from_fn(|r| _mm512_mullo_epi32(offset, _mm512_set1_epi32(sum(r).0)))
-            };
+            let mut dots = [offset; R];
+            if !has_min {
+                for r in 0..R {
+                    let (sum, _) = x[r][g].sums_of(panel.coding.group, part);
+                    dots[r] = _mm512_mullo_epi32(offset, _mm512_set1_epi32(sum));
+                }
+            }
             for (j, line) in panel.codes[k * STEPS..][..STEPS].iter().enumerate() {
                 let w = load_u8(line);
                 for r in 0..R {
@@ -146,7 +132,8 @@ fn tile<const R: usize, const STEPS: usize>(
                 let scale = _mm512_mul_ps(scales, _mm512_set1_ps(x[r][g].scale));
                 sums[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[r]), scale, sums[r]);
                 if has_min {
-                    sums[r] = _mm512_fmadd_ps(mins, _mm512_set1_ps(sum(r).1), sums[r]);
+                    let (_, weighted) = x[r][g].sums_of(panel.coding.group, part);
+                    sums[r] = _mm512_fmadd_ps(mins, _mm512_set1_ps(weighted), sums[r]);
                 }
             }
         }
@@ -175,14 +162,20 @@ fn dot_floats(panel: &FloatPanel, x: &[f32], stride: usize, acc: &mut [[f32; LAN
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn float_tile<const R: usize>(panel: &FloatPanel, x: [&[f32]; R], acc: &mut [[f32; LANES]; R]) {
-    let mut sums: [__m512; R] = std::array::from_fn(|r| load_f32(&acc[r]));
+    let mut sums = [_mm512_setzero_ps(); R];
+    for r in 0..R {
+        sums[r] = load_f32(&acc[r]);
+    }
     for (i, lines) in panel.values[..panel.cols].chunks(GROUP).enumerate() {
-        let x = x.map(|x| &x[i * GROUP..][..lines.len()]);
+        let mut columns = [&[][..]; R];
+        for r in 0..R {
+            columns[r] = &x[r][i * GROUP..][..lines.len()];
+        }
         let mut parts = [_mm512_setzero_ps(); R];
         for (k, line) in lines.iter().enumerate() {
             let w = load_f32(line);
             for r in 0..R {
-                parts[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][k]), w, parts[r]);
+                parts[r] = _mm512_fmadd_ps(_mm512_set1_ps(columns[r][k]), w, parts[r]);
             }
         }
         for r in 0..R {

@@ -11,11 +11,9 @@
 
 #![allow(unsafe_code)]
 
-use std::ops::Range;
-
 use weights::Matrix;
 
-use crate::pack::{CodePanel, FloatPanel, LANES};
+use crate::pack::{CodePanel, FloatPanel, LANES, Piece};
 use crate::rounded::Rounded;
 
 #[cfg(target_arch = "x86_64")]
@@ -50,21 +48,16 @@ pub enum Isa {
 pub(crate) struct Kernels {
     /// What they need.
     pub(crate) isa: Isa,
-    /// Dot product of two slices of the same length: element `i` is added by a fused multiply-add to
-    /// lane `i % 16`; lanes `l` and `l + 8` are added, then `l` and `l + 4`, `l + 2`, `l + 1`.
-    pub(crate) dot: fn(&[f32], &[f32]) -> f32,
     /// `y[i] = fma(a, x[i], y[i])` over two slices of the same length.
     pub(crate) axpy: fn(f32, &[f32], &mut [f32]),
-    /// Widens f16 to f32.
-    pub(crate) widen: fn(&[u16], &mut [f32]),
     /// Rounds f32 to the nearest f16, ties to even.
     pub(crate) narrow: fn(&[f32], &mut [u16]),
     /// Rounds a row, whose length is a multiple of 32, to 8 bits in groups.
     pub(crate) round: fn(&[f32], &mut [Rounded]),
-    /// Unpacks some rows (at most a panel's lanes) and columns of a matrix that has codes.
-    pub(crate) unpack_codes: fn(&Matrix, Range<usize>, Range<usize>, &mut CodePanel),
-    /// Widens some rows (at most a panel's lanes) and columns of any matrix.
-    pub(crate) unpack_floats: fn(&Matrix, Range<usize>, Range<usize>, &mut FloatPanel),
+    /// Unpacks a piece of a matrix that has codes, and asks for the bytes of the piece after it.
+    pub(crate) unpack_codes: fn(&Matrix, &Piece, &Piece, &mut CodePanel),
+    /// Widens a piece of any matrix, and asks for the bytes of the piece after it.
+    pub(crate) unpack_floats: fn(&Matrix, &Piece, &Piece, &mut FloatPanel),
     /// Adds to every `acc[row]` the product of one row of activations with a panel. Row `r` starts
     /// at group `r * stride`.
     ///
@@ -79,6 +72,19 @@ pub(crate) struct Kernels {
     pub(crate) dot_floats: fn(&FloatPanel, &[f32], usize, &mut [[f32; LANES]]),
     /// Everything but linear layers.
     pub(crate) ops: &'static OpKernels,
+}
+
+/// Asks for `bytes` to be brought into the cache. Nothing depends on it but time.
+#[inline(always)]
+pub(crate) fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: the instruction is part of every x86-64, and may be given any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
 }
 
 impl Isa {

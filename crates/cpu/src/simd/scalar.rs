@@ -6,16 +6,14 @@ use crate::pack::{fill_codes, fill_floats};
 
 pub(super) static KERNELS: Kernels = Kernels {
     isa: Isa::Scalar,
-    dot: |a, b| generic::dot(a, b),
     axpy: |a, x, y| generic::axpy(a, x, y),
-    widen: |x, out| generic::widen(x, out),
     narrow,
     round: |x, out| generic::round(x, out),
-    unpack_codes: |matrix, rows, cols, panel| {
-        fill_codes(matrix, rows, cols, panel, generic::interleave_codes);
+    unpack_codes: |matrix, piece, next, panel| {
+        fill_codes(matrix, piece, next, panel, generic::interleave_codes);
     },
-    unpack_floats: |matrix, rows, cols, panel| {
-        fill_floats(matrix, rows, cols, panel, generic::interleave_floats);
+    unpack_floats: |matrix, piece, next, panel| {
+        fill_floats(matrix, piece, next, panel, generic::interleave_floats);
     },
     dot_codes: |panel, x, stride, acc| generic::dot_codes(panel, x, stride, acc),
     dot_floats: |panel, x, stride, acc| generic::dot_floats(panel, x, stride, acc),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use backend::{BLOCK, Backend, Batch, Span, TokenId, reference::Reference};
-use cpu::{Activations, Cpu, Options};
+use cpu::{Activations, Cpu, Isa, Options};
 use hearth_models::recipe::Ffn;
 use hearth_models::{Decoder, ModelSpec, Scratch, Store};
 use weights::Checkpoint;
@@ -108,19 +108,25 @@ pub(crate) struct Golden<'a> {
 }
 
 impl Golden<'_> {
-    /// Checks every device.
+    /// Checks every device, and that one thread of scalar code computes the bytes of several with
+    /// the best instructions there are.
     pub(crate) fn check_all(&self) {
         self.check(&Reference, REFERENCE);
-        let cpu = |activations| Cpu::new(&Options { threads: 2, activations, isa: None });
-        self.check(&cpu(Activations::Exact), EXACT);
         let has_experts = self.spec.layers.iter().any(|layer| matches!(layer.ffn, Ffn::Moe(_)));
         let int8 = if has_experts { INT8_EXPERTS } else { INT8 };
-        self.check(&cpu(Activations::Int8), int8);
+        for (activations, tolerance) in [(Activations::Exact, EXACT), (Activations::Int8, int8)] {
+            let best = Cpu::new(&Options { threads: 2, activations, isa: None });
+            let logits = self.check(&best, tolerance);
+            let plain = Cpu::new(&Options { threads: 1, activations, isa: Some(Isa::Scalar) });
+            let mut runner = Runner::new(&plain, self.spec, self.checkpoint);
+            let same = runner.logits(&self.tokens, 64) == logits;
+            assert!(same, "{}: {activations:?} depends on the machine", self.name);
+        }
     }
 
     /// Compares a device's logits with these, then checks that it computes the same bytes however
-    /// the prompt is cut.
-    fn check<B: Backend>(&self, device: &B, tolerance: Tolerance) {
+    /// the prompt is cut. Returns its logits.
+    fn check<B: Backend>(&self, device: &B, tolerance: Tolerance) -> Vec<f32> {
         let (name, tokens) = (self.name, &self.tokens);
         let mut runner = Runner::new(device, self.spec, self.checkpoint);
         let whole = runner.logits(tokens, tokens.len());
@@ -131,6 +137,7 @@ impl Golden<'_> {
             let cut = runner.logits(tokens, chunk);
             assert!(cut == whole, "{name}: chunks of {chunk} change the logits");
         }
+        whole
     }
 }
 

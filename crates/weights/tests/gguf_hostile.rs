@@ -204,11 +204,14 @@ fn vocabularies_that_contradict_themselves() {
     let roles = [&5u32.to_le_bytes()[..], &1u64.to_le_bytes(), &1u32.to_le_bytes()].concat();
     let few = bpe(&["a", "b"], &[]).value("tokenizer.ggml.token_type", 9, &roles).bytes();
     check(few, "one type for each of 2 tokens, found 1");
-    let spm = Gguf::model()
+    let mut spm = Gguf::model()
         .value("tokenizer.ggml.model", 8, &text("llama"))
         .value("tokenizer.ggml.tokens", 9, &strings(&["a"]))
-        .bytes();
-    check(spm, "tokenizer.ggml.scores: expected one score for each of 1 tokens");
+        .clone();
+    let scores = "tokenizer.ggml.scores: expected one score for each of 1 tokens";
+    check(spm.bytes(), scores);
+    let truths = [&7u32.to_le_bytes()[..], &1u64.to_le_bytes(), &[1]].concat();
+    check(spm.value("tokenizer.ggml.scores", 9, &truths).bytes(), scores);
 }
 
 #[test]

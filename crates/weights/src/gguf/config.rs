@@ -185,12 +185,9 @@ fn decoder(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Re
     out.insert("attention_bias".into(), json!(attention_bias));
     out.insert("mlp_bias".into(), json!(has(&format!("{layer}.0.mlp.down_proj.bias"))));
     out.insert("tie_word_embeddings".into(), json!(!has("lm_head.weight")));
-    for (theirs, ours) in [
-        ("final_logit_softcapping", "final_logit_softcapping"),
-        ("attn_logit_softcapping", "attn_logit_softcapping"),
-    ] {
-        if let Some(cap) = hyper.f32(ours)? {
-            out.insert(theirs.into(), number(cap));
+    for key in ["final_logit_softcapping", "attn_logit_softcapping"] {
+        if let Some(cap) = hyper.f32(key)? {
+            out.insert(key.into(), number(cap));
         }
     }
     if let Some(window) = hyper.unsigned("attention.sliding_window")?.filter(|&n| n > 0) {

@@ -66,7 +66,8 @@ fn merges<'a>(metadata: &Metadata, vocab: &'a Vocab<'a>) -> Result<Vec<(&'a str,
     if scores.len < n_tokens {
         return Err(metadata.bad(KEY, &expected, scores.len.to_string()));
     }
-    let scores: Vec<f32> = scores.numbers().filter_map(|score| score.as_f32()).collect();
+    let scores: Option<Vec<f32>> = scores.numbers().map(|score| score.as_f32()).collect();
+    let scores = scores.ok_or_else(|| metadata.missing(KEY, &expected))?;
     let mut order: Vec<usize> =
         (0..n_tokens).filter(|&id| vocab.roles[id] == Role::Normal).collect();
     // Stable: of equal scores, the lower id comes first.

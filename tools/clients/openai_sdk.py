@@ -5,6 +5,8 @@
     hearth serve &
     python tools/clients/openai_sdk.py http://127.0.0.1:8000
 
+Without a model, `cargo run -p hearth-server --example scripted` is a server to check as well.
+
 Prints one line per check and exits with 1 if any failed. The answers may say anything: what is
 checked is what the SDK makes of them. Not a benchmark.
 """
@@ -89,8 +91,8 @@ def the_stream_helper_follows(client):
         model="default", messages=user("Hello"), max_tokens=8
     ) as stream:
         deltas = [e.delta for e in stream if e.type == "content.delta"]
-        final = stream.get_final_completion()
-    assert "".join(deltas) == (final.choices[0].message.content or "")
+        whole = stream.current_completion_snapshot
+    assert "".join(deltas) == (whole.choices[0].message.content or "")
 
 
 @check

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::event::Event;
+use crate::event::{Event, Timings, Usage};
 
 /// When and under which name a request came.
 #[derive(Clone, Debug)]
@@ -53,11 +53,13 @@ pub struct Answer {
     /// `None` once it has come to its end.
     pump: Option<Pump>,
     events: UnboundedReceiver<Event>,
+    /// The last event has been handed out.
+    over: bool,
 }
 
 impl Answer {
     pub(crate) fn new(head: Head, pump: Pump, events: UnboundedReceiver<Event>) -> Answer {
-        Answer { head, pump: Some(pump), events }
+        Answer { head, pump: Some(pump), events, over: false }
     }
 
     /// What is known beforehand.
@@ -68,7 +70,11 @@ impl Answer {
     /// The next event; `None` after [`Event::Finished`] or [`Event::Failed`]. May be dropped while
     /// it waits without losing anything.
     pub async fn recv(&mut self) -> Option<Event> {
-        poll_fn(|context| self.poll(context)).await
+        let event = poll_fn(|context| self.poll(context)).await;
+        if let Some(event) = &event {
+            self.log(event);
+        }
+        event
     }
 
     /// [`Answer::recv`] for threads outside any async runtime.
@@ -87,5 +93,40 @@ impl Answer {
             self.pump = None;
         }
         self.events.poll_recv(context)
+    }
+
+    /// Numbers and ids only: what was asked and said is nobody else's business.
+    fn log(&mut self, event: &Event) {
+        let id = self.head.id.as_str();
+        match event {
+            Event::Finished(usage) => {
+                let Usage { prompt_tokens, cached_tokens, completion_tokens, timings } = usage;
+                let Timings { queue_ms, prompt_ms, predicted_ms, .. } = timings;
+                tracing::info!(
+                    id,
+                    prompt_tokens,
+                    cached_tokens,
+                    completion_tokens,
+                    queue_ms,
+                    prompt_ms,
+                    predicted_ms,
+                    "answered"
+                );
+                self.over = true;
+            }
+            Event::Failed(error) => {
+                tracing::warn!(id, %error, "broke");
+                self.over = true;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if !self.over {
+            tracing::info!(id = self.head.id, "cancelled: the reader left");
+        }
     }
 }

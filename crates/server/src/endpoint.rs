@@ -110,7 +110,7 @@ async fn answer<E: Endpoint>(
     };
     let (delivery, writer, answer) =
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(panicked()))?;
-    let seed = HeaderValue::from(answer.head().seed);
+    let seed = HeaderValue::from(answer.head().seed.cast_signed());
     let mut response = match delivery {
         Delivery::Stream => stream::response(answer, writer, app.settings.keep_alive),
         Delivery::Whole => json(StatusCode::OK, &whole(answer, writer).await?),

@@ -52,6 +52,7 @@ impl ChatService {
     /// overflow, full queue.
     pub fn submit(&self, request: &ChatRequest, arrival: Arrival) -> Result<Answer, ApiError> {
         let model = self.find(&request.model)?;
+        check_biases(model, request)?;
         let prompts = prompt::prompts(model, &request.input, utc(arrival.unix_seconds))?;
         let seed = request.seed.map_or_else(random_seed, Ok)?;
         let (parcels, inbox) = mpsc::unbounded_channel();
@@ -134,6 +135,18 @@ fn utc(seconds: u64) -> LocalTime {
     LocalTime::from_unix(i64::try_from(seconds).unwrap_or(0), 0)
 }
 
+fn check_biases(model: &Model, request: &ChatRequest) -> Result<(), ApiError> {
+    let vocab = model.engine.bounds().vocab;
+    let foreign = |(id, _): &&(TokenId, f32)| *id as usize >= vocab;
+    match request.sampling.logit_bias.iter().find(foreign) {
+        Some((id, _)) => {
+            let message = format!("token {id} does not exist; the vocabulary has {vocab} tokens");
+            Err(ApiError::field("logit_bias", message))
+        }
+        None => Ok(()),
+    }
+}
+
 /// A seed for a request that brings none. Below 2^53, so that JSON readers that know only doubles
 /// can send it back.
 fn random_seed() -> Result<u64, ApiError> {
@@ -149,10 +162,8 @@ fn refusal(refused: Refused, param: &str) -> ApiError {
     match refused {
         Refused::TooLong { prompt, context } => ApiError::context_overflow(param, prompt, context),
         Refused::TooLarge { .. } => ApiError::refused("context_length_exceeded", param, message),
-        Refused::Empty => ApiError::field(param, message),
-        Refused::BadToken { .. } | Refused::OutOfRange { .. } => {
-            ApiError::new(ErrorKind::Invalid, "invalid_request", message)
-        }
+        Refused::Empty | Refused::BadToken { .. } => ApiError::field(param, message),
+        Refused::OutOfRange { field, .. } => ApiError::field(field, message),
         Refused::QueueFull { .. } => ApiError::new(ErrorKind::Overloaded, "overloaded", message),
         Refused::ShuttingDown => ApiError::new(ErrorKind::Unavailable, "shutting_down", message),
         Refused::Dead => ApiError::new(ErrorKind::Internal, "engine_error", message),

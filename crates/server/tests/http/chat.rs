@@ -211,7 +211,9 @@ async fn a_seed_repeats_an_answer_and_a_random_one_is_told() {
     assert_eq!(random["usage"]["seed"], seed);
     assert_eq!(text(&ask(json!({"seed": seed})).await.ok(), 0), text(&random, 0));
     assert_ne!(text(&ask(json!({})).await.ok(), 0), text(&random, 0));
-    let negative = ask(json!({"seed": -5})).await.ok();
+    let negative = ask(json!({"seed": -5})).await;
+    assert_eq!(negative.headers["x-hearth-seed"], "-5");
+    let negative = negative.ok();
     assert_eq!(negative["usage"]["seed"], -5);
 }
 

@@ -246,8 +246,10 @@ async fn prompts_that_fill_the_context_are_refused_with_numbers() {
 #[tokio::test]
 async fn token_ids_outside_the_vocabulary_are_refused() {
     let app = app();
-    post(&app, PLAIN, &plain(json!({"prompt": [5, 999_999]}))).await.error(400);
-    post(&app, PLAIN, &plain(json!({"logit_bias": {"999999": 1}}))).await.error(400);
+    for more in [json!({"prompt": [5, 999_999]}), json!({"logit_bias": {"999999": 1}})] {
+        let error = post(&app, PLAIN, &plain(more.clone())).await.error(400);
+        assert_eq!(&error["param"], more.as_object().unwrap().keys().next().unwrap());
+    }
 }
 
 #[tokio::test]

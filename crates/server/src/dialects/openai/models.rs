@@ -11,7 +11,7 @@ use crate::endpoint;
 use crate::model::Model;
 
 pub(super) async fn list(State(app): State<App>) -> Response {
-    let data: Vec<Value> = app.chat.models().iter().map(|model| entry(model)).collect();
+    let data: Vec<Value> = app.chat.models().iter().map(entry).collect();
     endpoint::json(StatusCode::OK, &json!({"object": "list", "data": data}))
 }
 

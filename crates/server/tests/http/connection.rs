@@ -182,6 +182,18 @@ async fn a_server_told_to_stop_finishes_its_answers() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_told_to_stop_does_not_wait_for_ever() {
+    let (mut script, gate) = Script::says(&["Two"]).gated();
+    script.settings.grace = Duration::ZERO;
+    let (address, stop, served) = start(script.app()).await;
+    let mut socket = ask(address, &chat(json!({"stream": true}))).await;
+    read_until(&mut socket, "\r\n\r\n").await;
+    stop.send(()).unwrap();
+    served.await.unwrap();
+    gate.open();
+}
+
 /// Status of a streamed chat, which is dropped at once.
 async fn status(app: &App) -> u16 {
     let body = Body::from(chat(json!({"stream": true})).to_string());

@@ -8,7 +8,7 @@ use super::samples::{Random, matrix, packings};
 use super::{Meeting, grouped, linear, pieces};
 use crate::{Activations, Buf, Cpu, Isa, Options, Weight};
 
-const ISAS: [Isa; 3] = [Isa::Scalar, Isa::Avx2, Isa::Avx512];
+const ISAS: [Isa; 4] = [Isa::Scalar, Isa::Avx2, Isa::Avx512, Isa::Neon];
 
 fn cpu(threads: usize, activations: Activations, isa: Isa) -> Cpu {
     Cpu::new(&Options { threads, activations, isa: Some(isa) })

@@ -21,6 +21,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod generic;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod ops;
 #[cfg(target_arch = "x86_64")]
 mod ops_avx2;
@@ -42,6 +44,8 @@ pub enum Isa {
     Avx2,
     /// x86-64 with AVX-512 F, BW, VL and VNNI on top.
     Avx512,
+    /// AArch64.
+    Neon,
 }
 
 /// The inner loops of one instruction set.
@@ -94,6 +98,7 @@ impl Isa {
             Isa::Scalar => "scalar",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512-vnni",
+            Isa::Neon => "neon",
         }
     }
 }
@@ -113,7 +118,9 @@ impl Kernels {
     pub(crate) fn available() -> impl Iterator<Item = &'static Kernels> {
         #[cfg(target_arch = "x86_64")]
         let faster = [avx2::kernels(), avx512::kernels()];
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        let faster = [Some(&neon::KERNELS)];
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         let faster = [];
         std::iter::once(&scalar::KERNELS).chain(faster.into_iter().flatten())
     }

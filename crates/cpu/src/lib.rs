@@ -2,7 +2,7 @@
 //!
 //! **Invariants:** a row's arithmetic depends neither on the other rows, nor on how many there are,
 //! nor on the threads, nor on the instruction set; every fast kernel gives the bits of its scalar
-//! twin. `unsafe` lives in `simd/` and `pool/`; everything else works on slices.
+//! twin. `unsafe` lives in `simd/` and `pool.rs`; everything else works on slices.
 
 mod attention;
 mod float;

@@ -2,6 +2,9 @@
 //!
 //! Only the integer products are made by hand; the compiler vectorises the rest of the scalar
 //! kernels by itself, since it may take NEON for granted.
+//!
+//! Tested under emulation, never yet timed on a machine: `cargo test -p hearth-cpu --lib --target
+//! aarch64-unknown-linux-gnu` with a cross linker and `qemu-aarch64` as the target's runner.
 
 use std::arch::aarch64::*;
 

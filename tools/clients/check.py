@@ -1,5 +1,5 @@
 """Starts `hearth serve` with the default model and has real clients use it: the official OpenAI SDK,
-and every curl command of README.md.
+every curl command of README.md, and clients that behave badly.
 
     python tools/clients/check.py HEARTH_BINARY
 """
@@ -55,6 +55,8 @@ def main():
         for command in examples:
             check_curl(command, address)
         subprocess.run([sys.executable, HERE / "openai_sdk.py", address], check=True)
+        stress = [sys.executable, HERE / "stress.py", address, str(server.pid)]
+        subprocess.run(stress, check=True)
     finally:
         server.terminate()
         assert server.wait(timeout=60) == 0, "the server must end cleanly when it is told to"

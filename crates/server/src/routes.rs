@@ -39,7 +39,14 @@ async fn alive() -> Response {
 async fn health(State(app): State<App>) -> Response {
     let model = |model: &crate::Model| {
         let stats = model.engine.stats();
-        json!({"id": model.id, "running": stats.running, "waiting": stats.waiting})
+        let blocks = stats.blocks;
+        json!({
+            "id": model.id,
+            "running": stats.running,
+            "waiting": stats.waiting,
+            "blocks": {"free": blocks.free, "cached": blocks.cached, "held": blocks.held},
+            "book_faults": stats.totals.book_faults,
+        })
     };
     let models: Vec<_> = app.chat.models().iter().map(model).collect();
     endpoint::json(StatusCode::OK, &json!({"status": "ok", "models": models}))

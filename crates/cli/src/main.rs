@@ -1,2 +1,43 @@
-//! .
-fn main() {}
+//! The `hearth` command: the only place that reads flags and the environment, names a device and
+//! wires the crates together.
+
+mod commands;
+mod env;
+mod load;
+mod machine;
+mod progress;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::commands::Command;
+use crate::env::Environment;
+
+/// Runs language models on this machine.
+///
+/// Chat in the terminal, serve any OpenAI client, measure speed. A MODEL is a short name (`hearth
+/// models --available`), a folder, a .gguf file, or a hub repository as org/name.
+#[derive(Parser)]
+#[command(name = "hearth", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Never touch the network; use only what is on this machine (also: HF_HUB_OFFLINE=1)
+    #[arg(long, global = true)]
+    offline: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut env = Environment::read();
+    env.offline |= cli.offline;
+    match commands::run(cli.command, &env) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

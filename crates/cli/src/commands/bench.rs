@@ -1,0 +1,240 @@
+//! `hearth bench`: the speed of a model in this process, through the same engine that serves.
+
+use anyhow::{Result, bail};
+use engine::{Event, Handle, Request, Sampling, Usage};
+use serde::Serialize;
+
+use crate::env::Environment;
+use crate::load::{self, Crowd, LoadArgs, Opened};
+use crate::progress::Meter;
+use crate::store::catalog::DEFAULT_ALIAS;
+
+/// Prefill and decode are measured apart, each cell --runs times after one warm-up; medians are
+/// shown. Prompts are random tokens, different in every run, so that the prefix cache never helps.
+/// Decoding is greedy and starts after --depth tokens of prompt.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Model to measure
+    #[arg(default_value = DEFAULT_ALIAS)]
+    model: String,
+    /// Prompt lengths to read
+    #[arg(long, value_delimiter = ',', default_value = "512", value_name = "TOKENS")]
+    prompt: Vec<usize>,
+    /// Numbers of tokens to generate
+    #[arg(long = "gen", value_delimiter = ',', default_value = "128", value_name = "TOKENS")]
+    generate: Vec<usize>,
+    /// Prompt lengths to generate after
+    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "TOKENS")]
+    depth: Vec<usize>,
+    /// Measurements per cell
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Print an array of rows for programs
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+/// What is measured, and the measurements.
+#[derive(Debug, Serialize)]
+struct Row {
+    model: String,
+    kind: Kind,
+    n_prompt: usize,
+    n_gen: usize,
+    depth: usize,
+    threads: usize,
+    /// Median.
+    tok_s: f64,
+    tok_s_runs: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Prefill,
+    Decode,
+}
+
+/// One cell of the table.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    kind: Kind,
+    n_prompt: usize,
+    n_gen: usize,
+    depth: usize,
+}
+
+pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
+    let path = super::resolve(&args.model, env)?;
+    let opened = Opened::new(&path, &args.load)?;
+    let cells = cells(args);
+    let longest = cells.iter().map(|cell| cell.n_prompt.max(cell.depth) + cell.n_gen + 1).max();
+    if longest.is_some_and(|longest| longest > opened.context) {
+        bail!(
+            "the longest cell needs {} tokens and the context is {}: lower --prompt, --depth or --gen",
+            longest.unwrap_or(0),
+            opened.context
+        );
+    }
+    let engine = opened.engine(&args.load, Crowd { seqs: 1, queue: 1 })?;
+    let mut bench = Bench { engine, vocab: opened.spec.vocab, state: 0x9e37_79b9_7f4a_7c15 };
+    let threads =
+        args.load.threads.unwrap_or_else(|| cpu::Cpu::new(&cpu::Options::default()).threads());
+    let meter = Meter::steps("measuring", cells.len() as u64 * u64::from(args.runs + 1));
+    let mut rows = Vec::new();
+    for cell in cells {
+        let mut tok_s_runs = Vec::new();
+        for run in 0..=args.runs {
+            let tok_s = bench.measure(cell)?;
+            meter.advance(1);
+            // The first one warms up.
+            if run > 0 {
+                tok_s_runs.push(tok_s);
+            }
+        }
+        rows.push(Row {
+            model: load::model_id(&args.model),
+            kind: cell.kind,
+            n_prompt: cell.n_prompt,
+            n_gen: cell.n_gen,
+            depth: cell.depth,
+            threads,
+            tok_s: median(&tok_s_runs),
+            tok_s_runs,
+        });
+    }
+    drop(meter);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    } else {
+        print_table(&rows);
+    }
+    Ok(())
+}
+
+fn cells(args: &Args) -> Vec<Cell> {
+    let prefill = args.prompt.iter().filter(|&&n| n > 0);
+    let prefill =
+        prefill.map(|&n_prompt| Cell { kind: Kind::Prefill, n_prompt, n_gen: 0, depth: 0 });
+    let decode = args.depth.iter().flat_map(|&depth| {
+        let lengths = args.generate.iter().filter(|&&n| n > 0);
+        lengths.map(move |&n_gen| Cell { kind: Kind::Decode, n_prompt: 0, n_gen, depth })
+    });
+    prefill.chain(decode).collect()
+}
+
+struct Bench {
+    engine: Handle,
+    vocab: usize,
+    state: u64,
+}
+
+impl Bench {
+    /// Tokens per second of one run.
+    fn measure(&mut self, cell: Cell) -> Result<f64> {
+        match cell.kind {
+            Kind::Prefill => {
+                let usage = self.answer(cell.n_prompt, 1)?;
+                Ok(cell.n_prompt as f64 / (usage.prefill_ms / 1e3))
+            }
+            // The first token comes out of the prompt's last pass, so one more is generated.
+            Kind::Decode => {
+                let usage = self.answer(cell.depth.max(1), cell.n_gen + 1)?;
+                Ok(cell.n_gen as f64 / (usage.decode_ms / 1e3))
+            }
+        }
+    }
+
+    fn answer(&mut self, n_prompt: usize, max_tokens: usize) -> Result<Usage> {
+        let (sink, answer) = engine::answer();
+        let prompt = (0..n_prompt).map(|_| self.random_token()).collect();
+        self.engine.submit(Request {
+            prompt,
+            max_tokens,
+            sampling: Sampling::default(),
+            stop_tokens: Vec::new(),
+            logprobs: None,
+            constraint: None,
+            sink: Box::new(sink),
+        })?;
+        for event in answer {
+            match event {
+                Event::Done { usage, .. } if usage.cached_tokens > 0 => {
+                    bail!("the prefix cache answered, so this was no measurement")
+                }
+                Event::Done { usage, .. } => return Ok(usage),
+                Event::Failed(error) => bail!(error),
+                _ => (),
+            }
+        }
+        bail!("the engine stopped")
+    }
+
+    /// SplitMix64: different in every run, the same in every process.
+    fn random_token(&mut self) -> u32 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.state;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) % self.vocab as u64) as u32
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}
+
+fn print_table(rows: &[Row]) {
+    println!(
+        "{:<8} {:>7} {:>7} {:>7} {:>8} {:>10}   range",
+        "", "prompt", "gen", "depth", "threads", "tok/s"
+    );
+    for row in rows {
+        let kind = match row.kind {
+            Kind::Prefill => "prefill",
+            Kind::Decode => "decode",
+        };
+        let low = row.tok_s_runs.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = row.tok_s_runs.iter().copied().fold(0.0, f64::max);
+        println!(
+            "{kind:<8} {:>7} {:>7} {:>7} {:>8} {:>10.2}   {low:.2} to {high:.2}",
+            row.n_prompt, row.n_gen, row.depth, row.threads, row.tok_s
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn rows_have_the_promised_shape() {
+        let row = Row {
+            model: "m".to_owned(),
+            kind: Kind::Prefill,
+            n_prompt: 512,
+            n_gen: 0,
+            depth: 0,
+            threads: 2,
+            tok_s: 1.5,
+            tok_s_runs: vec![1.5],
+        };
+        let expected = r#"{"model":"m","kind":"prefill","n_prompt":512,"n_gen":0,"depth":0,"threads":2,"tok_s":1.5,"tok_s_runs":[1.5]}"#;
+        assert_eq!(serde_json::to_string(&row).unwrap(), expected);
+    }
+}

@@ -1,0 +1,42 @@
+//! `hearth models`, `hearth ls`: what is here and what could be.
+
+use anyhow::Result;
+
+use crate::env::Environment;
+use crate::machine::human_bytes;
+use crate::store::catalog::{self, DEFAULT_ALIAS};
+
+/// Without flags: the models in the caches of this machine.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The short names that `hearth pull` knows
+    #[arg(long, conflicts_with = "supported")]
+    available: bool,
+    /// The model families (`model_type` in config.json) that this build runs
+    #[arg(long)]
+    supported: bool,
+}
+
+pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
+    if args.supported {
+        models::SUPPORTED.iter().for_each(|family| println!("{family}"));
+        return Ok(());
+    }
+    if args.available {
+        for entry in catalog::entries() {
+            let size = entry.size.map_or_else(String::new, human_bytes);
+            println!("{:<28} {size:>12}  {} [{}]", entry.alias, entry.about, entry.license);
+        }
+        return Ok(());
+    }
+    let installed = super::with_store(env, |store| Ok(store.list()))?;
+    if installed.is_empty() {
+        eprintln!("No models here yet. `hearth pull {DEFAULT_ALIAS}` gets the default one,");
+        eprintln!("`hearth models --available` lists more.");
+    }
+    for model in installed {
+        let size = human_bytes(model.bytes);
+        println!("{:<44} {size:>12}  {}", model.name, model.path.display());
+    }
+    Ok(())
+}

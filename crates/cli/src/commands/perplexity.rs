@@ -1,0 +1,139 @@
+//! `hearth perplexity`: how well a model predicts a text, and what 8-bit activations cost.
+
+mod npy;
+mod score;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use backend::{BLOCK, Batch, Span, TokenId};
+use engine::{Executor, ExecutorShape};
+
+use self::score::{Comparison, Score};
+use crate::env::Environment;
+use crate::load::{LoadArgs, Opened};
+use crate::progress::Meter;
+
+/// Reads the text in windows of --window tokens that know nothing of each other, and scores every
+/// token of a window but the first. A file that ends in .json is read as a list of token ids.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Model to measure
+    model: String,
+    /// Text to predict
+    file: PathBuf,
+    /// Tokens of one window
+    #[arg(long, default_value_t = 1024, value_name = "N")]
+    window: usize,
+    /// Read no more than this many tokens
+    #[arg(long, value_name = "N")]
+    tokens: Option<usize>,
+    /// Also run with f32 activations and compare: mean KL divergence and top-1 agreement
+    #[arg(long, conflicts_with = "exact_activations")]
+    compare_exact: bool,
+    /// Write the logits of all positions, f32 [tokens, vocabulary], in NumPy's format
+    #[arg(long, value_name = "FILE")]
+    logits: Option<PathBuf>,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+/// Rows per pass. All of them are wanted, so this bounds the memory for logits.
+const ROWS: usize = 64;
+
+pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
+    let path = super::resolve(&args.model, env)?;
+    let opened = Opened::new(&path, &args.load)?;
+    let mut tokens = read_tokens(&args.file, &opened)?;
+    tokens.truncate(args.tokens.unwrap_or(usize::MAX));
+    if tokens.len() < 2 {
+        bail!("{} holds fewer than two tokens: there is nothing to predict", args.file.display());
+    }
+    let window = args.window.clamp(2, opened.context);
+    let mut model = Model::new(&opened, &args.load, window)?;
+    let mut exact = match args.compare_exact {
+        true => {
+            let load = LoadArgs { exact_activations: true, ..args.load.clone() };
+            Some(Model::new(&opened, &load, window)?)
+        }
+        false => None,
+    };
+    let vocab = opened.spec.vocab;
+    let mut file = match &args.logits {
+        Some(path) => Some(npy::Writer::create(path, [tokens.len(), vocab])?),
+        None => None,
+    };
+
+    let (mut score, mut comparison) = (Score::default(), Comparison::default());
+    let meter = Meter::steps("reading", tokens.len() as u64);
+    for window in tokens.chunks(window) {
+        for start in (0..window.len()).step_by(ROWS) {
+            let rows = &window[start..window.len().min(start + ROWS)];
+            let logits = model.run(rows, start)?;
+            let next = &window[start + 1..window.len().min(start + ROWS + 1)];
+            for (row, &next) in logits.chunks_exact(vocab).zip(next) {
+                score.add(row, next);
+            }
+            if let Some(exact) = &mut exact {
+                let reference = exact.run(rows, start)?;
+                for (p, q) in reference.chunks_exact(vocab).zip(logits.chunks_exact(vocab)) {
+                    comparison.add(p, q);
+                }
+            }
+            if let Some(file) = &mut file {
+                file.append(logits)?;
+            }
+            meter.advance(rows.len() as u64);
+        }
+    }
+    drop(meter);
+    if let Some(file) = file {
+        file.finish()?;
+    }
+    println!("{score}");
+    if exact.is_some() {
+        println!("8-bit against f32 activations: {comparison}");
+    }
+    Ok(())
+}
+
+fn read_tokens(path: &Path, opened: &Opened) -> Result<Vec<TokenId>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read {} as text", path.display()))?;
+    if path.extension().is_some_and(|extension| extension == "json") {
+        let tokens: Vec<TokenId> = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a list of token ids", path.display()))?;
+        let vocab = opened.spec.vocab;
+        if let Some(bad) = tokens.iter().find(|&&token| token as usize >= vocab) {
+            bail!("token {bad} is outside of the model's vocabulary of {vocab}");
+        }
+        return Ok(tokens);
+    }
+    Ok(opened.tokenizer()?.encode_raw(&text)?)
+}
+
+/// An executor that reads one window at a time.
+struct Model {
+    executor: Box<dyn Executor>,
+    logits: Vec<f32>,
+}
+
+impl Model {
+    fn new(opened: &Opened, load: &LoadArgs, window: usize) -> Result<Model> {
+        let n_blocks = window.div_ceil(BLOCK);
+        let shape = ExecutorShape { n_blocks, max_rows: ROWS, max_want: ROWS };
+        Ok(Model { executor: opened.executor(load, shape)?, logits: Vec::new() })
+    }
+
+    /// Logits after each of `tokens`, which stand at position `start` of the window.
+    fn run(&mut self, tokens: &[TokenId], start: usize) -> Result<&[f32]> {
+        let n_blocks = (start + tokens.len()).div_ceil(BLOCK) as u32;
+        let batch = Batch {
+            tokens: tokens.to_vec(),
+            spans: vec![Span { rows: 0..tokens.len(), start, blocks: (0..n_blocks).collect() }],
+            want: (0..tokens.len() as u32).collect(),
+        };
+        self.executor.step(&batch, &mut self.logits)?;
+        Ok(&self.logits)
+    }
+}

@@ -1,0 +1,101 @@
+//! `hearth serve`: a model over HTTP.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context, Result, bail};
+use server::{App, ChatService, DEFAULT_ADDRESS, Settings};
+
+use crate::env::Environment;
+use crate::load::{self, Crowd, LoadArgs, Opened};
+use crate::machine::human_bytes;
+use crate::store::catalog::DEFAULT_ALIAS;
+
+/// Answers on /v1/chat/completions, /v1/completions, /v1/models and /health. The model also answers
+/// to the name `default`. Stop with Ctrl-C: running answers finish first.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Model to serve
+    #[arg(default_value = DEFAULT_ALIAS)]
+    model: String,
+    /// Address to listen on; anything but this machine's own needs --allow-remote
+    #[arg(long, default_value_t = DEFAULT_ADDRESS.ip(), value_name = "IP")]
+    host: IpAddr,
+    /// Port to listen on; 0 picks a free one
+    #[arg(long, default_value_t = DEFAULT_ADDRESS.port())]
+    port: u16,
+    /// Let other machines in. There are no keys yet: anybody who reaches the port can use the model
+    #[arg(long)]
+    allow_remote: bool,
+    /// Further name that the model answers to (may be repeated)
+    #[arg(long, value_name = "NAME")]
+    alias: Vec<String>,
+    /// Requests that are worked on at once
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    max_seqs: u16,
+    /// Requests that may wait beyond those; more are refused with 429
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    max_queue: u16,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+pub(super) fn run(args: Args, env: &Environment) -> Result<()> {
+    if !args.host.is_loopback() && !args.allow_remote {
+        bail!(
+            "{} is not an address of this machine alone. Add --allow-remote if everybody who can \
+             reach it may use the model",
+            args.host
+        );
+    }
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    // The port is taken before the model is loaded: a clash shows at once, and clients that
+    // connect early wait instead of failing.
+    let address = SocketAddr::new(args.host, args.port);
+    let listener = std::net::TcpListener::bind(address)
+        .with_context(|| format!("cannot listen on {address}; choose another --port"))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+
+    let path = super::resolve(&args.model, env)?;
+    let opened = Opened::new(&path, &args.load)?;
+    let crowd = Crowd { seqs: args.max_seqs.into(), queue: args.max_queue.into() };
+    let id = load::model_id(&args.model);
+    let model = opened.serve(id.clone(), args.alias, &args.load, crowd)?;
+    eprintln!(
+        "{id}: context {} tokens, {} for keys and values",
+        opened.context,
+        human_bytes(opened.kv_bytes())
+    );
+    let app = App::new(ChatService::new(vec![model]), Settings::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        // The engine has the processors; HTTP needs little.
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async move {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        println!("serving {id} on http://{address}/v1");
+        server::serve(listener, app, stop_signal()).await?;
+        anyhow::Ok(())
+    })
+}
+
+/// Done when the user or the system asks us to stop.
+async fn stop_signal() {
+    let interrupt = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = interrupt => (),
+                _ = terminate.recv() => (),
+            }
+            return;
+        }
+    }
+    // Without a handler there is nothing to wait for but the end of the process.
+    if interrupt.await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

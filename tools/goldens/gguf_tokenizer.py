@@ -14,9 +14,7 @@ llama.cpp imitates some expressions only roughly; texts where it is known to dif
 own tokenizer are left out of the lists for these rules, see SKIP.
 
     pip install gguf==0.19.0 tokenizers==0.23.3
-    python -P tools/goldens/gguf_tokenizer.py --llama-tokenize PATH [--models DIR]
-
-(`-P`, because a script beside this one is called like the package it uses.)
+    python tools/goldens/gguf_tokenizer.py --llama-tokenize PATH [--models DIR]
 """
 
 import argparse

@@ -47,8 +47,10 @@ fn chat(file: &str, prompt: &str, flags: &[&str]) -> String {
 
 #[test]
 fn both_models_know_the_capital_of_france() {
-    for file in [SMOL, CODER] {
-        let answer = chat(file, "What is the capital of France?", &["--temperature", "0"]);
+    // For the smaller one the first word is a near tie, which 8-bit activations may turn.
+    let flags = ["--temperature", "0", "--exact-activations"];
+    for (file, flags) in [(SMOL, &flags[..]), (CODER, &flags[..]), (CODER, &flags[..2])] {
+        let answer = chat(file, "What is the capital of France?", flags);
         assert!(answer.contains("Paris"), "{file}: {answer}");
     }
 }

@@ -1,20 +1,16 @@
 """Trains three tiny tokenizers and writes them with the ids and texts that Hugging Face's own
 `tokenizers` gives for a list of hard strings.
 
-Run: python tools/goldens/tokenizers.py   with tokenizers==0.23.3
+Run: python tools/goldens/small_tokenizers.py   with tokenizers==0.23.3
 Writes crates/text/tests/fixtures/{bytelevel,sentencepiece,wordpiece}.json and tokens.json.
 """
 
 import json
 import random
-import sys
 from pathlib import Path
 
-# This file has the name of the package it uses: keep its own folder out of the way.
-sys.path = [p for p in sys.path if Path(p or ".").resolve() != Path(__file__).resolve().parent]
-
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers  # noqa: E402
-from tokenizers import pre_tokenizers, processors, trainers  # noqa: E402
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
+from tokenizers import pre_tokenizers, processors, trainers
 
 OUT = Path(__file__).resolve().parents[2] / "crates/text/tests/fixtures"
 

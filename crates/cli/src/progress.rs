@@ -26,12 +26,6 @@ impl Meter {
         Meter(bar)
     }
 
-    /// No display at all.
-    #[cfg(test)]
-    pub(crate) fn hidden() -> Meter {
-        Meter(ProgressBar::hidden())
-    }
-
     fn new(what: &str, total: u64, template: &str) -> Meter {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template(template) {

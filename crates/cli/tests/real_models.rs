@@ -132,6 +132,6 @@ fn eight_bit_activations_stay_close_to_transformers() {
     for (file, fixture) in [(SMOL, "smollm2-135m.json"), (CODER, "qwen2.5-coder-0.5b.json")] {
         let (same_top, apart) = distance(file, fixture, &[]);
         assert!(same_top >= 0.96, "{file}: top-1 agreement {same_top}");
-        assert!(apart < 0.05, "{file}: log probabilities are {apart} nats apart");
+        assert!(apart < 0.08, "{file}: log probabilities are {apart} nats apart");
     }
 }

@@ -43,18 +43,25 @@ impl Pool {
     pub(super) fn share(&mut self, block: BlockId) -> bool {
         let holders = &mut self.holders[block as usize];
         *holders += 1;
-        let first = *holders == 1;
-        self.n_held += usize::from(first);
-        first
+        if *holders > 1 {
+            return false;
+        }
+        self.n_held += 1;
+        true
     }
 
     /// One holder less. Says whether it was the last; the block is not free by that.
+    ///
+    /// Branches on purpose: of `self.n_held -= usize::from(*holders == 0)`, inlined where the
+    /// result is branched on, rustc 1.95 (LLVM 22.1) drops the subtraction at opt-level 2.
     pub(super) fn release(&mut self, block: BlockId) -> bool {
         let holders = &mut self.holders[block as usize];
         *holders -= 1;
-        let last = *holders == 0;
-        self.n_held -= usize::from(last);
-        last
+        if *holders > 0 {
+            return false;
+        }
+        self.n_held -= 1;
+        true
     }
 
     /// Takes back a block that nobody holds.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use backend::BLOCK;
@@ -17,7 +18,7 @@ use crate::progress::Meter;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct LoadArgs {
     /// Threads that compute [default: one per physical core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
     /// Tokens of prompt and answer together [default: what the model was made for, if it fits]
     #[arg(long, value_name = "N")]
@@ -28,6 +29,18 @@ pub(crate) struct LoadArgs {
     /// Multiply with f32 activations instead of 8-bit ones: slower, for checking
     #[arg(long)]
     pub(crate) exact_activations: bool,
+}
+
+/// More threads than this only stand in each other's way, unless the machine has more processors.
+const MANY_THREADS: usize = 16;
+
+fn threads(text: &str) -> Result<usize, String> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let most = processors.max(MANY_THREADS);
+    match text.parse() {
+        Ok(n) if (1..=most).contains(&n) => Ok(n),
+        _ => Err(format!("must be 1 to {most}; this machine has {processors} processors")),
+    }
 }
 
 /// How many requests are worked on at once.

@@ -6,6 +6,7 @@ mod env;
 mod load;
 mod machine;
 mod progress;
+mod signals;
 mod store;
 
 use std::process::ExitCode;
@@ -33,11 +34,19 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut env = Environment::read();
     env.offline |= cli.offline;
-    match commands::run(cli.command, &env) {
+    let mut out = std::io::stdout().lock();
+    match commands::run(cli.command, &env, &mut out) {
         Ok(()) => ExitCode::SUCCESS,
+        // As in `hearth chat ... | head`: the reader has what it wants.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io_errors = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io_errors.map(std::io::Error::kind).any(|kind| kind == std::io::ErrorKind::BrokenPipe)
 }

@@ -1,5 +1,7 @@
 //! `hearth bench`: the speed of a model in this process, through the same engine that serves.
 
+use std::io::Write;
+
 use anyhow::{Result, bail};
 use engine::{Event, Handle, Request, Sampling, Usage};
 use serde::Serialize;
@@ -9,10 +11,18 @@ use crate::load::{self, Crowd, LoadArgs, Opened};
 use crate::progress::Meter;
 use crate::store::catalog::DEFAULT_ALIAS;
 
+const EXAMPLES: &str = "\
+Examples:
+  hearth bench --prompt 512,2048 --gen 128 --depth 0,2048
+  hearth bench ./model.gguf --threads 4 --json";
+
+/// Measure the speed of a model in this process
+///
 /// Prefill and decode are measured apart, each cell --runs times after one warm-up; medians are
 /// shown. Prompts are random tokens, different in every run, so that the prefix cache never helps.
 /// Decoding is greedy and starts after --depth tokens of prompt.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Model to measure
     #[arg(default_value = DEFAULT_ALIAS)]
@@ -66,7 +76,7 @@ struct Cell {
     depth: usize,
 }
 
-pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
+pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let path = super::resolve(&args.model, env)?;
     let opened = Opened::new(&path, &args.load)?;
     let cells = cells(args);
@@ -107,9 +117,9 @@ pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
     }
     drop(meter);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
     } else {
-        print_table(&rows);
+        print_table(&rows, out)?;
     }
     Ok(())
 }
@@ -193,11 +203,12 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-fn print_table(rows: &[Row]) {
-    println!(
+fn print_table(rows: &[Row], out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(
+        out,
         "{:<8} {:>7} {:>7} {:>7} {:>8} {:>10}   range",
         "", "prompt", "gen", "depth", "threads", "tok/s"
-    );
+    )?;
     for row in rows {
         let kind = match row.kind {
             Kind::Prefill => "prefill",
@@ -205,11 +216,13 @@ fn print_table(rows: &[Row]) {
         };
         let low = row.tok_s_runs.iter().copied().fold(f64::INFINITY, f64::min);
         let high = row.tok_s_runs.iter().copied().fold(0.0, f64::max);
-        println!(
+        writeln!(
+            out,
             "{kind:<8} {:>7} {:>7} {:>7} {:>8} {:>10.2}   {low:.2} to {high:.2}",
             row.n_prompt, row.n_gen, row.depth, row.threads, row.tok_s
-        );
+        )?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

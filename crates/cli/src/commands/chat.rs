@@ -3,18 +3,33 @@
 mod repl;
 
 use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
 
-use anyhow::{Result, bail};
-use server::{Arrival, ChatRequest, ChatService, Conversation, EndOfText, Event, Input, Overrides};
+use anyhow::{Context, Result, bail};
+use server::{
+    Answer, Arrival, ChatRequest, ChatService, Conversation, EndOfText, Event, Input, Overrides,
+    Usage,
+};
 use text::{Message, Role};
+use tokio::runtime::Runtime;
 
 use crate::env::Environment;
 use crate::load::{self, Crowd, LoadArgs, Opened};
+use crate::signals;
 use crate::store::catalog::DEFAULT_ALIAS;
 
+const EXAMPLES: &str = r#"Examples:
+  hearth chat
+  hearth chat "Why is the sky blue?"
+  hearth chat ./model.gguf "Why is the sky blue?" --temperature 0
+  git diff | hearth chat default --system "Write a commit message for this diff.""#;
+
+/// Talk to a model in the terminal, or get one answer
+///
 /// With a PROMPT (or text on standard input): prints the answer and ends. Without: a conversation;
 /// /help lists its commands. A single argument with a space in it is a PROMPT for the default model.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Model to talk to [default: smollm2-135m-4bit]
     model: Option<String>,
@@ -48,10 +63,21 @@ pub(crate) struct Args {
 /// One conversation with one model.
 struct Session {
     chat: ChatService,
+    runtime: Runtime,
+    on_interrupt: Interrupt,
     model: String,
     system: Option<String>,
     messages: Vec<Message>,
     request: RequestSettings,
+}
+
+/// What Ctrl-C does while an answer streams.
+#[derive(Clone, Copy)]
+enum Interrupt {
+    /// As everywhere: the program is gone, with the system's own status.
+    EndsProgram,
+    /// What was said so far stays part of the conversation, which goes on.
+    EndsAnswer,
 }
 
 /// What every request of a session has in common.
@@ -62,9 +88,9 @@ struct RequestSettings {
     verbose: bool,
 }
 
-pub(super) fn run(args: Args, env: &Environment) -> Result<()> {
+pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let (model, prompt) = match (args.model, args.prompt) {
-        (Some(only), None) if only.contains(char::is_whitespace) => (None, Some(only)),
+        (Some(only), None) if is_prompt(&only) => (None, Some(only)),
         pair => pair,
     };
     let name = model.unwrap_or_else(|| DEFAULT_ALIAS.to_owned());
@@ -90,6 +116,11 @@ pub(super) fn run(args: Args, env: &Environment) -> Result<()> {
     };
     let mut session = Session {
         chat: ChatService::new(vec![model]),
+        runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+        on_interrupt: match prompt {
+            Some(_) => Interrupt::EndsProgram,
+            None => Interrupt::EndsAnswer,
+        },
         model: id,
         system: args.system,
         messages: Vec::new(),
@@ -101,14 +132,19 @@ pub(super) fn run(args: Args, env: &Environment) -> Result<()> {
         },
     };
     match prompt {
-        Some(prompt) => session.ask(&prompt),
-        None => repl::run(&mut session, &env.history),
+        Some(prompt) => session.ask(&prompt, out),
+        None => repl::run(&mut session, &env.history, out),
     }
+}
+
+/// Models have no spaces in their names, but paths may.
+fn is_prompt(argument: &str) -> bool {
+    argument.contains(char::is_whitespace) && !Path::new(argument).exists()
 }
 
 fn read_stdin() -> Result<String> {
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
+    std::io::stdin().read_to_string(&mut text).context("cannot read standard input as text")?;
     if text.trim().is_empty() {
         bail!("there is nothing to answer: give a prompt, or text on standard input");
     }
@@ -133,25 +169,45 @@ fn number_in(text: &str, low: f32, high: f32) -> Result<f32, String> {
 }
 
 impl Session {
-    /// Streams the answer to standard output and adds both turns to the conversation. A question
-    /// that fails is forgotten.
-    fn ask(&mut self, prompt: &str) -> Result<()> {
+    /// Streams the answer to `out` and adds both turns to the conversation. A question that fails,
+    /// or is interrupted before the first word of its answer, is forgotten.
+    fn ask(&mut self, prompt: &str, out: &mut dyn Write) -> Result<()> {
         self.messages.push(Message::text(Role::User, prompt));
-        match self.answer() {
-            Ok(answer) => {
-                self.messages.push(Message::text(Role::Assistant, answer));
-                Ok(())
-            }
-            Err(error) => {
-                self.messages.pop();
-                Err(error)
-            }
+        let mut said = String::new();
+        let result = self.answer(&mut said, out);
+        if result.is_err() || said.is_empty() {
+            self.messages.pop();
+        } else {
+            self.messages.push(Message::text(Role::Assistant, said));
         }
+        result
     }
 
-    fn answer(&self) -> Result<String> {
+    fn answer(&self, said: &mut String, out: &mut dyn Write) -> Result<()> {
+        let mut answer = self.chat.submit(&self.request(), Arrival::now("terminal"))?;
+        let seed = answer.head().seed;
+        let streaming = stream(&mut answer, said, out);
+        let usage = self.runtime.block_on(async {
+            match self.on_interrupt {
+                Interrupt::EndsProgram => streaming.await.map(Some),
+                Interrupt::EndsAnswer => tokio::select! {
+                    () = signals::interrupted() => Ok(None),
+                    usage = streaming => usage.map(Some),
+                },
+            }
+        })?;
+        writeln!(out)?;
+        match usage {
+            None => eprintln!("[stopped]"),
+            Some(usage) if self.request.verbose => eprintln!("{}", report(&usage, seed)),
+            Some(_) => (),
+        }
+        Ok(())
+    }
+
+    fn request(&self) -> ChatRequest {
         let system = self.system.iter().map(|text| Message::text(Role::System, text.as_str()));
-        let request = ChatRequest {
+        ChatRequest {
             model: self.model.clone(),
             input: Input::Chat(Conversation {
                 messages: system.chain(self.messages.iter().cloned()).collect(),
@@ -164,38 +220,37 @@ impl Session {
             stop: Vec::new(),
             end: EndOfText::Stops,
             logprobs: None,
-        };
-        let mut answer = self.chat.submit(&request, Arrival::now("terminal"))?;
-        let seed = answer.head().seed;
-        let mut out = std::io::stdout().lock();
-        let mut whole = String::new();
-        while let Some(event) = answer.blocking_recv() {
-            match event {
-                Event::Text { text, .. } => {
-                    out.write_all(text.as_bytes())?;
-                    out.flush()?;
-                    whole.push_str(&text);
-                }
-                Event::Finished(usage) => {
-                    writeln!(out)?;
-                    if self.request.verbose {
-                        let timings = usage.timings;
-                        eprintln!(
-                            "[{} prompt tokens ({} cached), first after {:.0} ms; {} tokens at {:.1}/s; seed {seed}]",
-                            usage.prompt_tokens,
-                            usage.cached_tokens,
-                            timings.queue_ms + timings.prompt_ms,
-                            usage.completion_tokens,
-                            timings.predicted_per_second,
-                        );
-                    }
-                }
-                Event::Failed(error) => return Err(error.into()),
-                Event::Started { .. } | Event::Progress { .. } | Event::Done { .. } => (),
-            }
         }
-        Ok(whole)
     }
+}
+
+/// Writes the text of `answer` to `out` as it comes, and keeps it in `said`.
+async fn stream(answer: &mut Answer, said: &mut String, out: &mut dyn Write) -> Result<Usage> {
+    while let Some(event) = answer.recv().await {
+        match event {
+            Event::Text { text, .. } => {
+                out.write_all(text.as_bytes())?;
+                out.flush()?;
+                said.push_str(&text);
+            }
+            Event::Finished(usage) => return Ok(usage),
+            Event::Failed(error) => return Err(error.into()),
+            Event::Started { .. } | Event::Progress { .. } | Event::Done { .. } => (),
+        }
+    }
+    bail!("the engine stopped in the middle of the answer; start again")
+}
+
+fn report(usage: &Usage, seed: u64) -> String {
+    let timings = usage.timings;
+    format!(
+        "[{} prompt tokens ({} cached), first after {:.0} ms; {} tokens at {:.1}/s; seed {seed}]",
+        usage.prompt_tokens,
+        usage.cached_tokens,
+        timings.queue_ms + timings.prompt_ms,
+        usage.completion_tokens,
+        timings.predicted_per_second,
+    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `hearth convert`: any readable model to the MLX format.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::thread;
 
@@ -10,9 +11,17 @@ use crate::env::Environment;
 use crate::machine::human_bytes;
 use crate::progress::Meter;
 
+const EXAMPLES: &str = "\
+Examples:
+  hearth convert default ./smol-4bit --bits 4 --group-size 64
+  hearth convert ./model.gguf ./model-mlx --mode keep";
+
+/// Convert a model to the MLX format, quantising it
+///
 /// Reads MLX and Hugging Face folders and GGUF files; writes a folder that mlx-lm and Hearth load,
 /// with tokenizer and chat template. Nothing appears at TARGET unless everything went well.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Model to convert
     source: String,
@@ -49,7 +58,7 @@ enum FloatName {
     F32,
 }
 
-pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
+pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let path = super::resolve(&args.source, env)?;
     let source = Checkpoint::open(&path)
         .with_context(|| format!("cannot open the model at {}", path.display()))?;
@@ -71,14 +80,15 @@ pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
     for note in &report.notes {
         eprintln!("note: {note}");
     }
-    println!(
+    writeln!(
+        out,
         "{}: {}, {:.2} bits per weight, {} tensors exact, {} rounded",
         args.target.display(),
         human_bytes(report.n_bytes),
         report.bits_per_weight(),
         report.n_exact,
         report.n_rounded
-    );
+    )?;
     Ok(())
 }
 

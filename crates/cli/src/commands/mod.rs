@@ -11,61 +11,52 @@ mod pull;
 mod rm;
 mod serve;
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
 
 use crate::env::Environment;
 use crate::store::Store;
-use crate::store::hub::HttpHub;
+use crate::store::hub::{HttpHub, Patience};
 use crate::store::index::Pip;
 
-/// What the user wants.
+/// What the user wants. Every command describes itself, in its own file.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Talk to a model in the terminal, or get one answer
     #[command(visible_alias = "run")]
     Chat(chat::Args),
-    /// Serve a model over HTTP to OpenAI clients
     Serve(serve::Args),
-    /// Download a model, or bring it up to date
     Pull(pull::Args),
-    /// List the models on this machine, or the short names that can be pulled
     #[command(visible_alias = "ls")]
     Models(models::Args),
-    /// Show what a model is made of and what it needs
     Info(info::Args),
-    /// Remove a downloaded model
     Rm(rm::Args),
-    /// Convert a model to the MLX format, quantising it
     Convert(convert::Args),
-    /// Measure the speed of a model in this process
     Bench(bench::Args),
-    /// Measure how well a model predicts a text
     Perplexity(perplexity::Args),
-    /// Print a completion script for a shell
     Completions(completions::Args),
 }
 
-/// Does it.
-pub(crate) fn run(command: Command, env: &Environment) -> Result<()> {
+/// Does it; what it answers goes to `out`, what else is to be said to standard error.
+pub(crate) fn run(command: Command, env: &Environment, out: &mut dyn Write) -> Result<()> {
     match command {
-        Command::Chat(args) => chat::run(args, env),
-        Command::Serve(args) => serve::run(args, env),
-        Command::Pull(args) => pull::run(&args, env),
-        Command::Models(args) => models::run(&args, env),
-        Command::Info(args) => info::run(&args, env),
-        Command::Rm(args) => rm::run(&args, env),
-        Command::Convert(args) => convert::run(&args, env),
-        Command::Bench(args) => bench::run(&args, env),
-        Command::Perplexity(args) => perplexity::run(&args, env),
-        Command::Completions(args) => completions::run(&args),
+        Command::Chat(args) => chat::run(args, env, out),
+        Command::Serve(args) => serve::run(args, env, out),
+        Command::Pull(args) => pull::run(&args, env, out),
+        Command::Models(args) => models::run(&args, env, out),
+        Command::Info(args) => info::run(&args, env, out),
+        Command::Rm(args) => rm::run(&args, env, out),
+        Command::Convert(args) => convert::run(&args, env, out),
+        Command::Bench(args) => bench::run(&args, env, out),
+        Command::Perplexity(args) => perplexity::run(&args, env, out),
+        Command::Completions(args) => completions::run(&args, out),
     }
 }
 
 /// Has `work` use the store of this environment.
 fn with_store<T>(env: &Environment, work: impl FnOnce(&Store<'_>) -> Result<T>) -> Result<T> {
-    let hub = HttpHub::new(env);
+    let hub = HttpHub::new(&env.hub_endpoint, env.hub_token.as_deref(), Patience::default());
     work(&Store::new(env, &hub, &Pip))
 }
 

@@ -1,13 +1,23 @@
 //! `hearth models`, `hearth ls`: what is here and what could be.
 
+use std::io::Write;
+
 use anyhow::Result;
 
 use crate::env::Environment;
 use crate::machine::human_bytes;
 use crate::store::catalog::{self, DEFAULT_ALIAS};
 
+const EXAMPLES: &str = "\
+Examples:
+  hearth models
+  hearth models --available";
+
+/// List the models on this machine, or the short names that can be pulled
+///
 /// Without flags: the models in the caches of this machine.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The short names that `hearth pull` knows
     #[arg(long, conflicts_with = "supported")]
@@ -17,15 +27,17 @@ pub(crate) struct Args {
     supported: bool,
 }
 
-pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
+pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     if args.supported {
-        models::SUPPORTED.iter().for_each(|family| println!("{family}"));
+        for family in models::SUPPORTED {
+            writeln!(out, "{family}")?;
+        }
         return Ok(());
     }
     if args.available {
         for entry in catalog::entries() {
             let size = entry.size.map_or_else(String::new, human_bytes);
-            println!("{:<28} {size:>12}  {} [{}]", entry.alias, entry.about, entry.license);
+            writeln!(out, "{:<28} {size:>12}  {} [{}]", entry.alias, entry.about, entry.license)?;
         }
         return Ok(());
     }
@@ -36,7 +48,7 @@ pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
     }
     for model in installed {
         let size = human_bytes(model.bytes);
-        println!("{:<44} {size:>12}  {}", model.name, model.path.display());
+        writeln!(out, "{:<44} {size:>12}  {}", model.name, model.path.display())?;
     }
     Ok(())
 }

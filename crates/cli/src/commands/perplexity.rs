@@ -3,6 +3,7 @@
 mod npy;
 mod score;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -14,9 +15,17 @@ use crate::env::Environment;
 use crate::load::{LoadArgs, Opened};
 use crate::progress::Meter;
 
+const EXAMPLES: &str = "\
+Examples:
+  hearth perplexity default README.md
+  hearth perplexity ./model.gguf book.txt --window 512 --compare-exact";
+
+/// Measure how well a model predicts a text
+///
 /// Reads the text in windows of --window tokens that know nothing of each other, and scores every
 /// token of a window but the first. A file that ends in .json is read as a list of token ids.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Model to measure
     model: String,
@@ -41,7 +50,7 @@ pub(crate) struct Args {
 /// Rows per pass. All of them are wanted, so this bounds the memory for logits.
 const ROWS: usize = 64;
 
-pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
+pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let path = super::resolve(&args.model, env)?;
     let opened = Opened::new(&path, &args.load)?;
     let mut tokens = read_tokens(&args.file, &opened)?;
@@ -90,9 +99,9 @@ pub(super) fn run(args: &Args, env: &Environment) -> Result<()> {
     if let Some(file) = file {
         file.finish()?;
     }
-    println!("{score}");
+    writeln!(out, "{score}")?;
     if exact.is_some() {
-        println!("8-bit against f32 activations: {comparison}");
+        writeln!(out, "8-bit against f32 activations: {comparison}")?;
     }
     Ok(())
 }

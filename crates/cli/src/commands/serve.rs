@@ -1,5 +1,6 @@
 //! `hearth serve`: a model over HTTP.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, Result, bail};
@@ -8,11 +9,20 @@ use server::{App, ChatService, DEFAULT_ADDRESS, Settings};
 use crate::env::Environment;
 use crate::load::{self, Crowd, LoadArgs, Opened};
 use crate::machine::human_bytes;
+use crate::signals;
 use crate::store::catalog::DEFAULT_ALIAS;
 
+const EXAMPLES: &str = "\
+Examples:
+  hearth serve
+  hearth serve ./model.gguf --port 8080 --alias gpt-4o";
+
+/// Serve a model over HTTP to OpenAI clients
+///
 /// Answers on /v1/chat/completions, /v1/completions, /v1/models and /health. The model also answers
 /// to the name `default`. Stop with Ctrl-C: running answers finish first.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Model to serve
     #[arg(default_value = DEFAULT_ALIAS)]
@@ -39,7 +49,7 @@ pub(crate) struct Args {
     load: LoadArgs,
 }
 
-pub(super) fn run(args: Args, env: &Environment) -> Result<()> {
+pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     if !args.host.is_loopback() && !args.allow_remote {
         bail!(
             "{} is not an address of this machine alone. Add --allow-remote if everybody who can \
@@ -74,28 +84,9 @@ pub(super) fn run(args: Args, env: &Environment) -> Result<()> {
         .build()?;
     runtime.block_on(async move {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        println!("serving {id} on http://{address}/v1");
-        server::serve(listener, app, stop_signal()).await?;
+        writeln!(out, "serving {id} on http://{address}/v1")?;
+        out.flush()?;
+        server::serve(listener, app, signals::stop_requested()).await?;
         anyhow::Ok(())
     })
-}
-
-/// Done when the user or the system asks us to stop.
-async fn stop_signal() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = interrupt => (),
-                _ = terminate.recv() => (),
-            }
-            return;
-        }
-    }
-    // Without a handler there is nothing to wait for but the end of the process.
-    if interrupt.await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }

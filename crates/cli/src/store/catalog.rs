@@ -86,7 +86,7 @@ impl ModelName {
         if let Some(entry) = entries.iter().find(|entry| entry.alias.eq_ignore_ascii_case(alias)) {
             return Ok(ModelName::Alias(entry.clone()));
         }
-        if let Some((repo, file)) = parse_repo(name) {
+        if let Some((repo, file)) = parse_repo(name).filter(|_| !is_path(name)) {
             return Ok(ModelName::Repo { repo, file });
         }
         Err(UnknownModel { name: name.to_owned(), nearest: nearest(name, &entries) })
@@ -109,6 +109,12 @@ fn parse_repo(name: &str) -> Option<(String, Option<String>)> {
         .then(|| (repo.to_owned(), file.map(str::to_owned)))
 }
 
+/// Whether nothing but a path is written like this.
+fn is_path(name: &str) -> bool {
+    let is_file = name.ends_with(".gguf") && !name.contains(':');
+    is_file || name.starts_with(['.', '/', '~']) || name.ends_with('/')
+}
+
 /// Nobody knows this name.
 #[derive(Debug, PartialEq)]
 pub(crate) struct UnknownModel {
@@ -121,6 +127,12 @@ impl std::error::Error for UnknownModel {}
 impl std::fmt::Display for UnknownModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let UnknownModel { name, nearest } = self;
+        if is_path(name) {
+            return write!(
+                f,
+                "there is no file or folder `{name}`; `hearth ls` shows what is here"
+            );
+        }
         write!(f, "there is no model `{name}`: not a folder or file here, not a known short name")?;
         if !nearest.is_empty() {
             write!(f, " (did you mean {}?)", nearest.join(" or "))?;
@@ -196,9 +208,16 @@ mod tests {
 
     #[test]
     fn bad_names_are_refused_and_near_ones_named() {
-        for name in
-            ["../../secret", "/no/such/place", "org/..", "a/b/c", "a%2f..%2fb", "", "org/x:../y"]
-        {
+        for name in [
+            "../../secret",
+            "/no/such/place",
+            "folder/model.gguf",
+            "org/..",
+            "a/b/c",
+            "a%2f..%2fb",
+            "",
+            "org/x:../y",
+        ] {
             assert!(ModelName::parse(name).is_err(), "{name}");
         }
         let error = ModelName::parse("smollm-135m").unwrap_err().to_string();

@@ -2,13 +2,15 @@
 //!
 //! Knows nothing of where files end up; that is [`super::hub_cache`].
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 
-use crate::env::Environment;
 use crate::progress::Meter;
 
 /// What a repository holds at one revision.
@@ -49,20 +51,58 @@ impl Digest {
     }
 }
 
+/// One file at one commit of one repository.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileAt<'a> {
+    /// `org/name`.
+    pub(crate) repo: &'a str,
+    /// The commit it is read at.
+    pub(crate) commit: &'a str,
+    /// As the listing has it.
+    pub(crate) file: &'a RemoteFile,
+}
+
 /// A source of repositories. The tests have one that counts calls.
 pub(crate) trait Hub {
     /// What `repo` holds on its main branch.
     fn list(&self, repo: &str) -> Result<Listing>;
-    /// Appends the bytes of `file` from `offset` on to `out`.
-    fn fetch(
-        &self,
-        repo: &str,
-        commit: &str,
-        file: &RemoteFile,
-        offset: u64,
-        out: &mut dyn Write,
-        meter: &Meter,
-    ) -> Result<()>;
+    /// Appends the bytes of a file from `offset` on to `out`. What arrived before an error stays
+    /// there, so that the next call can go on behind it.
+    fn fetch(&self, at: FileAt<'_>, offset: u64, out: &mut dyn Write, meter: &Meter) -> Result<()>;
+}
+
+/// How long to wait for a hub that does not answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// For a name to be found and a connection to stand, each.
+    pub(crate) connect: Duration,
+    /// For an answer to begin.
+    pub(crate) answer: Duration,
+    /// For the next bytes of an answer that has begun. A slow download may take as long as it
+    /// likes; one that stands still may not.
+    pub(crate) stall: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        let (connect, answer) = (Duration::from_secs(10), Duration::from_secs(30));
+        Patience { connect, answer, stall: answer }
+    }
+}
+
+/// The hub does not answer, or not as a hub does. Another source may.
+#[derive(Debug)]
+pub(crate) struct Unreachable {
+    endpoint: String,
+    why: String,
+}
+
+impl std::error::Error for Unreachable {}
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot reach the hub at {} ({})", self.endpoint, self.why)
+    }
 }
 
 /// The real one.
@@ -72,33 +112,131 @@ pub(crate) struct HttpHub {
     token: Option<String>,
 }
 
+type Response = ureq::http::Response<ureq::Body>;
+
+/// A file is redirected to a store of large files, sometimes in two steps.
+const MAX_REDIRECTS: usize = 8;
+
+/// A listing with many thousands of files is smaller than this.
+const MAX_LISTING: u64 = 32 << 20;
+
 impl HttpHub {
-    /// A client of the hub that `env` names.
-    pub(crate) fn new(env: &Environment) -> HttpHub {
+    /// A client of the hub at `endpoint`, an address without a slash at the end.
+    pub(crate) fn new(endpoint: &str, token: Option<&str>, patience: Patience) -> HttpHub {
         let tls = ureq::tls::TlsConfig::builder()
             .root_certs(ureq::tls::RootCerts::PlatformVerifier)
             .build();
         let config = ureq::Agent::config_builder()
             .tls_config(tls)
-            .timeout_connect(Some(Duration::from_secs(10)))
-            .timeout_recv_response(Some(Duration::from_secs(30)))
+            .timeout_resolve(Some(patience.connect))
+            .timeout_connect(Some(patience.connect))
+            .timeout_recv_response(Some(patience.answer))
+            .timeout_per_read(Some(patience.stall))
+            .max_redirects(0)
+            .max_redirects_will_error(false)
             .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")))
             .build();
         HttpHub {
             agent: config.into(),
-            endpoint: env.hub_endpoint.clone(),
-            token: env.hub_token.clone(),
+            endpoint: endpoint.to_owned(),
+            token: token.map(str::to_owned),
         }
     }
 
-    /// `ureq` sends the header to the first host only, never along a redirect.
-    fn get(&self, url: &str) -> ureq::RequestBuilder<ureq::typestate::WithoutBody> {
-        let request = self.agent.get(url);
-        match &self.token {
-            Some(token) => request.header("authorization", format!("Bearer {token}")),
-            None => request,
+    /// Follows redirects by hand, because the token must go along to the hub's own addresses (gated
+    /// files are redirected there) and must never reach any other host or port.
+    fn get(&self, url: String, offset: u64) -> Result<Response, ureq::Error> {
+        let mut url = url;
+        for _ in 0..MAX_REDIRECTS {
+            let mut request = self.agent.get(&url);
+            let own = origin(&url).eq_ignore_ascii_case(origin(&self.endpoint));
+            if let Some(token) = self.token.as_ref().filter(|_| own) {
+                request = request.header("authorization", format!("Bearer {token}"));
+            }
+            if offset > 0 {
+                request = request.header("range", format!("bytes={offset}-"));
+            }
+            let response = request.call()?;
+            let location = response.headers().get("location").and_then(|l| l.to_str().ok());
+            match location.filter(|_| response.status().is_redirection()) {
+                Some(location) => url = join(&url, location),
+                None => return Ok(response),
+            }
+        }
+        Err(ureq::Error::TooManyRedirects)
+    }
+
+    /// Says what the user can do about it. `what` was asked for, of `repo`.
+    fn explain(&self, error: ureq::Error, repo: &str, what: &str) -> anyhow::Error {
+        let endpoint = self.endpoint.clone();
+        match error {
+            ureq::Error::StatusCode(401 | 403) => match self.token {
+                Some(_) => anyhow!(
+                    "the hub does not let your HF_TOKEN read `{repo}`: check the name, and accept \
+                     the model's licence at {endpoint}/{repo}"
+                ),
+                None => anyhow!(
+                    "the hub does not let everybody read `{repo}`: check the name, or accept the \
+                     model's licence at {endpoint}/{repo} and set HF_TOKEN"
+                ),
+            },
+            ureq::Error::StatusCode(404) => {
+                anyhow!("the hub has no {what}: check the name at {endpoint}/{repo}")
+            }
+            ureq::Error::StatusCode(429) => anyhow!("the hub is busy: try again in a while"),
+            ureq::Error::StatusCode(code) => {
+                Unreachable { endpoint, why: format!("it answers with status {code}") }.into()
+            }
+            ureq::Error::Timeout(_) => {
+                Unreachable { endpoint, why: "it does not answer".to_owned() }.into()
+            }
+            ureq::Error::HostNotFound => {
+                Unreachable { endpoint, why: "no such host".to_owned() }.into()
+            }
+            ureq::Error::Io(error) => Unreachable { endpoint, why: error.to_string() }.into(),
+            other => Unreachable { endpoint, why: other.to_string() }.into(),
         }
     }
+}
+
+/// Scheme, host and port of an address.
+fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find('/').map_or(url.len(), |at| host + at);
+    &url[..end]
+}
+
+/// Where a redirect from `url` leads.
+fn join(url: &str, location: &str) -> String {
+    if location.contains("://") {
+        return location.to_owned();
+    }
+    if location.starts_with("//") {
+        let scheme = url.split_once(':').map_or("https", |(scheme, _)| scheme);
+        return format!("{scheme}:{location}");
+    }
+    match location.strip_prefix('/') {
+        Some(path) => format!("{}/{path}", origin(url)),
+        None => {
+            let folder = url.split('?').next().and_then(|url| url.rsplit_once('/'));
+            format!("{}/{location}", folder.map_or(url, |(folder, _)| folder))
+        }
+    }
+}
+
+/// A path as it stands in an address: everything but letters, digits, `-._~` and slashes in percent
+/// notation.
+fn encode_path(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                text.push(char::from(byte));
+            }
+            other => text.push_str(&format!("%{other:02X}")),
+        }
+    }
+    text
 }
 
 #[derive(Deserialize)]
@@ -125,51 +263,59 @@ struct Lfs {
 impl Hub for HttpHub {
     fn list(&self, repo: &str) -> Result<Listing> {
         let url = format!("{}/api/models/{repo}/revision/main?blobs=true", self.endpoint);
-        let mut response = self.get(&url).call().map_err(|e| explain(e, repo))?;
-        let info: RepoInfo = response
-            .body_mut()
-            .with_config()
-            .limit(32 << 20)
-            .read_json()
-            .context("the hub's answer is not the listing of a repository")?;
-        if !is_hex(&info.sha) {
+        let explain = |error| self.explain(error, repo, &format!("repository `{repo}`"));
+        let mut response = self.get(url, 0).map_err(explain)?;
+        let body = response.body_mut().with_config().limit(MAX_LISTING);
+        let text = body.read_to_string().map_err(explain)?;
+        let info: RepoInfo = serde_json::from_str(&text).map_err(|_| Unreachable {
+            endpoint: self.endpoint.clone(),
+            why: format!("what it says of `{repo}` is not the listing of a repository"),
+        })?;
+        if !is_hex(&info.sha, SHA1_DIGITS) {
             bail!("the hub names an impossible commit for `{repo}`");
         }
         let files: Result<Vec<RemoteFile>> = info.siblings.into_iter().map(remote_file).collect();
         Ok(Listing { commit: info.sha, files: files? })
     }
 
-    fn fetch(
-        &self,
-        repo: &str,
-        commit: &str,
-        file: &RemoteFile,
-        offset: u64,
-        out: &mut dyn Write,
-        meter: &Meter,
-    ) -> Result<()> {
-        let url = format!("{}/{repo}/resolve/{commit}/{}", self.endpoint, file.path);
-        let mut request = self.get(&url);
-        if offset > 0 {
-            request = request.header("range", format!("bytes={offset}-"));
-        }
-        let mut response = request.call().map_err(|e| explain(e, repo))?;
+    fn fetch(&self, at: FileAt<'_>, offset: u64, out: &mut dyn Write, meter: &Meter) -> Result<()> {
+        let FileAt { repo, commit, file } = at;
+        let path = &file.path;
+        let url = format!("{}/{repo}/resolve/{commit}/{}", self.endpoint, encode_path(path));
+        let response = self
+            .get(url, offset)
+            .map_err(|error| self.explain(error, repo, &format!("file `{path}` in `{repo}`")))?;
         // A server that ignores the range sends everything again: skip what is already there.
         let mut skip = if response.status().as_u16() == 206 { 0 } else { offset };
-        let mut body = response.body_mut().as_reader();
+        let mut left = file.size.saturating_sub(offset);
+        let mut body = response.into_body().into_reader();
         let mut buffer = vec![0; 1 << 18];
         loop {
-            let n = body.read(&mut buffer).with_context(|| format!("{} broke off", file.path))?;
-            if n == 0 {
-                return Ok(());
-            }
+            let n = match body.read(&mut buffer) {
+                Ok(0) if left == 0 => return Ok(()),
+                Ok(0) => bail!("{path} {BROKE_OFF}"),
+                Ok(n) => n,
+                Err(error) => bail!("{path} {BROKE_OFF} ({error})"),
+            };
             let skipped = skip.min(n as u64) as usize;
             skip -= skipped as u64;
-            out.write_all(&buffer[skipped..n])?;
-            meter.advance((n - skipped) as u64);
+            let fresh = &buffer[skipped..n];
+            left = left
+                .checked_sub(fresh.len() as u64)
+                .with_context(|| format!("the hub sends more of {path} than its listing says"))?;
+            out.write_all(fresh)
+                .with_context(|| format!("cannot write {path}; is the disk full?"))?;
+            meter.advance(fresh.len() as u64);
         }
     }
 }
+
+const BROKE_OFF: &str = "broke off; run the same command again, it goes on from there";
+
+/// Hexadecimal digits of a commit or a git blob.
+const SHA1_DIGITS: usize = 40;
+/// Hexadecimal digits of a large file's name.
+const SHA256_DIGITS: usize = 64;
 
 fn remote_file(sibling: Sibling) -> Result<RemoteFile> {
     let path = sibling.rfilename;
@@ -179,28 +325,18 @@ fn remote_file(sibling: Sibling) -> Result<RemoteFile> {
     if escapes {
         bail!("the hub lists a file outside of the repository: `{path}`");
     }
-    let digest = match (sibling.lfs, sibling.blob_id) {
-        (Some(lfs), _) => Digest::Sha256(lfs.sha256),
-        (None, Some(blob)) => Digest::GitSha1(blob),
+    let (digest, digits) = match (sibling.lfs, sibling.blob_id) {
+        (Some(lfs), _) => (Digest::Sha256(lfs.sha256), SHA256_DIGITS),
+        (None, Some(blob)) => (Digest::GitSha1(blob), SHA1_DIGITS),
         (None, None) => bail!("the hub gives no checksum for `{path}`"),
     };
-    if !is_hex(digest.hex()) {
+    if !is_hex(digest.hex(), digits) {
         bail!("the hub gives an impossible checksum for `{path}`");
     }
-    Ok(RemoteFile { path, size: sibling.size.unwrap_or(0), digest })
+    let size = sibling.size.with_context(|| format!("the hub gives no size for `{path}`"))?;
+    Ok(RemoteFile { path, size, digest })
 }
 
-fn is_hex(text: &str) -> bool {
-    text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
-/// Says what the user can do about it.
-fn explain(error: ureq::Error, repo: &str) -> anyhow::Error {
-    match error {
-        ureq::Error::StatusCode(401 | 403) => anyhow::anyhow!(
-            "the hub does not let us read `{repo}`: accept its licence there and set HF_TOKEN"
-        ),
-        ureq::Error::StatusCode(404) => anyhow::anyhow!("the hub has no repository `{repo}`"),
-        other => anyhow::Error::new(other).context("cannot reach the hub"),
-    }
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit())
 }

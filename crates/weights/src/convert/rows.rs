@@ -36,8 +36,7 @@ pub(super) fn write(
     sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<Tally, Error> {
     let first = &item.parts[0];
-    // Rows of nothing can be as many as a header likes.
-    let n_rows = if first.data.is_empty() { 0 } else { first.rows * item.parts.len() };
+    let n_rows = first.rows * item.parts.len();
     let chunk = (CHUNK / first.cols.max(1)).max(1);
     let (mut scales, mut biases, mut tally) = (Vec::new(), Vec::new(), Tally::Exact);
     let mut start = 0;

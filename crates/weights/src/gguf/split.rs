@@ -10,6 +10,9 @@ use super::{
 };
 use crate::{Error, mmap};
 
+/// Parts a model may have: as many as the format's own 16 bits can count.
+const MAX_PARTS: u64 = u16::MAX as u64;
+
 /// The model that begins in `path`: the metadata of its first part, the tensors of all of them.
 pub(super) fn read(path: &Path) -> Result<File, Error> {
     let mut first = reader::parse(path, mmap::map(path)?)?;
@@ -17,7 +20,15 @@ pub(super) fn read(path: &Path) -> Result<File, Error> {
     if count <= 1 {
         return Ok(first);
     }
+    if count > MAX_PARTS {
+        let expected = format!("at most {MAX_PARTS} parts");
+        return Err(first.metadata.bad("split.count", &expected, count.to_string()));
+    }
     let number = first.metadata.unsigned("split.no")?.unwrap_or(0);
+    if number >= count {
+        let expected = format!("a number below split.count {count}");
+        return Err(first.metadata.bad("split.no", &expected, number.to_string()));
+    }
     let part = |index: u64| -> Result<PathBuf, Error> {
         sibling(path, number, index, count).ok_or_else(|| {
             let expected = format!("a file named …-{:05}-of-{count:05}.gguf", number + 1);

@@ -15,6 +15,9 @@ use crate::{Error, gguf::metadata::Metadata};
 
 /// Bytes of a token; listing the ways to make it takes the square of its length.
 const MAX_TOKEN: usize = 1024;
+/// Ways to make a token, on average over the vocabulary; real ones have two or three. Without a limit,
+/// a small file of tokens that are all parts of each other becomes a large tokenizer.json.
+const MAX_WAYS: usize = 32;
 
 pub(super) fn build<'a>(
     metadata: &'a Metadata,
@@ -85,6 +88,9 @@ fn merges<'a>(metadata: &Metadata, vocab: &'a Vocab<'a>) -> Result<Vec<(&'a str,
             if is_text(left) && is_text(right) {
                 merges.push((left, right));
             }
+        }
+        if merges.len() > MAX_WAYS * n_tokens {
+            return Err(vocab.bad(format!("its tokens can be made in over {} ways", merges.len())));
         }
     }
     Ok(merges)

@@ -85,9 +85,14 @@ impl<'a> Config<'a> {
         self.get(key).map(|value| whole(key, value, min, max)).transpose()
     }
 
-    /// A finite number.
-    pub(crate) fn number(&self, key: &str) -> Result<Option<f64>, Error> {
-        self.get(key).map(|value| finite(key, value)).transpose()
+    /// A number above zero that single precision can hold.
+    pub(crate) fn positive(&self, key: &str) -> Result<Option<f32>, Error> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = finite(key, value)? as f32;
+        if number > 0.0 && number.is_finite() {
+            return Ok(Some(number));
+        }
+        Err(wrong(key, "a number above 0 in single precision", value))
     }
 
     /// A switch; absent means off.

@@ -64,7 +64,7 @@ impl Trunk {
             heads,
             kv_heads,
             head_dim,
-            eps: c.number("rms_norm_eps")?.unwrap_or(1e-6) as f32,
+            eps: c.positive("rms_norm_eps")?.unwrap_or(1e-6),
             activation: activation(c)?,
             head: head(c)?,
         })

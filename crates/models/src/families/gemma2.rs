@@ -15,7 +15,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let views = trunk.views(c, |i| if i % 2 == 0 { View::Sliding } else { View::Full })?;
     let windows = trunk.windows(c, &views)?;
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
-    let soft_cap = c.number("attn_logit_softcapping")?.map(|cap| cap as f32);
+    let soft_cap = c.positive("attn_logit_softcapping")?;
     let ffn = Ffn::Gated(trunk.gated(c.need_size("intermediate_size")?));
     let scale = query_scale(c)?;
     let layer = |window| {
@@ -29,11 +29,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
 
 /// What a Gemma multiplies scores with.
 pub(super) fn query_scale(c: &Config) -> Result<f32, Error> {
-    let scalar = c.number("query_pre_attn_scalar")?.unwrap_or(256.0);
-    if scalar > 0.0 {
-        return Ok((scalar as f32).powf(-0.5));
-    }
-    Err(Error::config("query_pre_attn_scalar", format!("is {scalar}, but must be above 0")))
+    Ok(c.positive("query_pre_attn_scalar")?.unwrap_or(256.0).powf(-0.5))
 }
 
 /// A layer with a norm before and after each branch.
@@ -57,6 +53,6 @@ pub(super) fn sandwich_layer(trunk: &Trunk, attention: AttentionMixer, ffn: Ffn)
 pub(super) fn finish(c: &Config, mut spec: ModelSpec) -> Result<ModelSpec, Error> {
     spec.embed_scale = (spec.hidden as f32).sqrt();
     spec.final_norm.gain = NormGain::OnePlus;
-    spec.final_soft_cap = c.number("final_logit_softcapping")?.map(|cap| cap as f32);
+    spec.final_soft_cap = c.positive("final_logit_softcapping")?;
     Ok(spec)
 }

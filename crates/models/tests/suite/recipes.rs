@@ -235,6 +235,12 @@ fn errors_name_the_key() {
     check_error(&with(llama(), short), &["rope_scaling.factors", "2 entries", "8"]);
     let few = json!({"num_experts_per_tok": 9});
     check_error(&with(tiny("qwen3_moe"), few), &["num_experts_per_tok", "6 experts"]);
+    for eps in [json!(-1e-6), json!(0), json!(1e-60), json!(1e60)] {
+        check_error(&with(llama(), json!({"rms_norm_eps": eps})), &["rms_norm_eps", "above 0"]);
+    }
+    for key in ["attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"] {
+        check_error(&with(tiny("gemma2"), json!({key: 0.0})), &[key, "above 0"]);
+    }
     let layers = json!({"layer_types": ["full_attention"]});
     check_error(&with(llama(), layers), &["layer_types", "3 layers"]);
     let ahead = json!({"use_bidirectional_attention": true});
@@ -323,6 +329,7 @@ proptest! {
             "sliding_window", "partial_rotary_factor", "num_experts", "moe_intermediate_size",
             "original_max_position_embeddings", "text_config", "tie_word_embeddings",
             "query_pre_attn_scalar", "mlp_only_layers", "decoder_sparse_step",
+            "final_logit_softcapping", "attn_logit_softcapping", "num_experts_per_tok",
         ];
         for (key, value) in changes {
             config[*key.get(&keys)] = value;

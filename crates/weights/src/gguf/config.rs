@@ -186,7 +186,8 @@ fn decoder(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Re
     out.insert("mlp_bias".into(), json!(has(&format!("{layer}.0.mlp.down_proj.bias"))));
     out.insert("tie_word_embeddings".into(), json!(!has("lm_head.weight")));
     for key in ["final_logit_softcapping", "attn_logit_softcapping"] {
-        if let Some(cap) = hyper.f32(key)? {
+        // Zero means none here, as in llama.cpp.
+        if let Some(cap) = hyper.f32(key)?.filter(|&cap| cap != 0.0) {
             out.insert(key.into(), number(cap));
         }
     }

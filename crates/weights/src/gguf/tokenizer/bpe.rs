@@ -87,14 +87,15 @@ fn merges<'a>(metadata: &'a Metadata, vocab: &Vocab) -> Result<Vec<(&'a str, &'a
     let array = metadata.texts(KEY)?;
     let array = array.ok_or_else(|| metadata.missing(KEY, "an array of strings"))?;
     let mut merges = Vec::new();
+    let mut joined = String::new();
     for merge in array.texts() {
         // A left half may begin with a space of its own, but it is never empty.
         let cut = merge.char_indices().skip(1).find(|&(_, c)| c == ' ').map(|(at, _)| at);
         let halves = cut.map(|at| (&merge[..at], &merge[at + 1..]));
-        let known = |(left, right): &(&str, &str)| {
-            [*left, *right, &format!("{left}{right}")]
-                .iter()
-                .all(|half| vocab.ids.contains_key(*half))
+        let known = |&(left, right): &(&str, &str)| {
+            joined.clear();
+            joined.extend([left, right]);
+            [left, right, &joined].iter().all(|&text| vocab.ids.contains_key(text))
         };
         let halves = halves.filter(known).ok_or_else(|| {
             vocab.bad(format!("merge {} ({merge:?}) does not join two tokens", merges.len()))

@@ -12,8 +12,8 @@ pub(super) struct Vocab<'a> {
     pub(super) tokens: Vec<Cow<'a, str>>,
     /// What they are for.
     pub(super) roles: Vec<Role>,
-    /// From text to id.
-    pub(super) ids: HashMap<String, usize>,
+    /// From text to id. Built and asked half a million times while a model opens, hence the hash.
+    pub(super) ids: HashMap<Cow<'a, str>, usize, foldhash::fast::RandomState>,
     file: &'a Path,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Vocab<'a> {
         let mut vocab = Vocab {
             tokens: Vec::new(),
             roles: Vec::new(),
-            ids: HashMap::new(),
+            ids: HashMap::default(),
             file: &metadata.file,
         };
         for (id, token) in tokens.texts().enumerate() {
@@ -64,7 +64,7 @@ impl<'a> Vocab<'a> {
                 "" => Cow::Owned(format!("[EMPTY_{id}]")),
                 token => Cow::Borrowed(token),
             };
-            if let Some(other) = vocab.ids.insert(token.to_string(), id) {
+            if let Some(other) = vocab.ids.insert(token.clone(), id) {
                 return Err(vocab.bad(format!("tokens {other} and {id} are both {token:?}")));
             }
             vocab.tokens.push(token);

@@ -1,5 +1,5 @@
-//! Feeds any bytes to the GGUF reader and uses what it accepts. Only `Ok` and `Err` are allowed. Run
-//! with `cargo +nightly fuzz run gguf`, best from a corpus of the fixtures of the `weights` crate.
+//! Feeds any bytes to the GGUF reader and uses what it accepts. Only `Ok` and `Err` are allowed.
+//! CONTRIBUTING.md has the command; the fixtures of the `weights` crate make a good corpus.
 
 #![no_main]
 

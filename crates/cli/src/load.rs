@@ -13,6 +13,7 @@ use weights::Checkpoint;
 
 use crate::machine;
 use crate::progress::Meter;
+use crate::store::catalog::{self, ModelName, Recommended};
 
 /// Choices that every command which loads a model has.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -175,6 +176,21 @@ impl Opened {
         Ok(Some(text::Template::new(sources, tokenizer)?))
     }
 
+    /// Sampling settings for requests that bring none: what the model's files recommend, else the
+    /// alias table, else our own.
+    fn defaults(&self, id: &str) -> server::Defaults {
+        let generation_config = self.checkpoint.generation_config.as_ref();
+        let defaults = server::Defaults::from_generation_config(generation_config);
+        let says = |key| generation_config.is_some_and(|config| config.get(key).is_some());
+        let entry = catalog::entries().into_iter().find(|entry| entry.alias == id);
+        match entry.and_then(|entry| entry.sampling) {
+            Some(Recommended { temperature, top_p }) if !says("temperature") => {
+                server::Defaults { temperature, top_p, ..defaults }
+            }
+            _ => defaults,
+        }
+    }
+
     /// Everything the server needs, under the name `id`.
     pub(crate) fn serve(
         &self,
@@ -195,6 +211,7 @@ impl Opened {
             },
         );
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let defaults = self.defaults(&id);
         Ok(server::Model {
             id,
             aliases,
@@ -202,7 +219,7 @@ impl Opened {
             tokenizer: Arc::new(tokenizer),
             template,
             stop_tokens,
-            defaults: server::Defaults::from_generation_config(generation_config),
+            defaults,
             context: self.context,
             created: since.map_or(0, |since| since.as_secs()),
         })
@@ -211,9 +228,9 @@ impl Opened {
 
 /// What a model is called in answers: its short name, or the last part of its path.
 pub(crate) fn model_id(name: &str) -> String {
-    match crate::store::catalog::ModelName::parse(name) {
-        Ok(crate::store::catalog::ModelName::Alias(entry)) => entry.alias,
-        Ok(crate::store::catalog::ModelName::Local(path)) => {
+    match ModelName::parse(name) {
+        Ok(ModelName::Alias(entry)) => entry.alias,
+        Ok(ModelName::Local(path)) => {
             let path = path.canonicalize().unwrap_or(path);
             path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
         }

@@ -25,6 +25,18 @@ pub(crate) struct Entry {
     pub(crate) size: Option<u64>,
     /// The same file on the package index.
     pub(crate) index: Option<IndexSource>,
+    /// What the makers recommend, for models whose files do not say.
+    pub(crate) sampling: Option<Recommended>,
+}
+
+/// Sampling settings that a model's makers recommend.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Recommended {
+    /// 0 to 2.
+    pub(crate) temperature: f32,
+    /// Above 0, at most 1.
+    pub(crate) top_p: f32,
 }
 
 /// A file that lies in the wheels of pinned packages.
@@ -181,6 +193,10 @@ mod tests {
             assert!(entry.repo.is_some() || entry.index.is_some(), "{} has no source", entry.alias);
             if let Some(repo) = &entry.repo {
                 assert!(parse_repo(repo).is_some(), "{repo}");
+            }
+            if let Some(sampling) = entry.sampling {
+                assert!((0.0..=2.0).contains(&sampling.temperature));
+                assert!(sampling.top_p > 0.0 && sampling.top_p <= 1.0);
             }
             if let Some(index) = &entry.index {
                 assert_eq!(index.sha256.len(), 64);

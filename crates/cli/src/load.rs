@@ -71,8 +71,7 @@ const MAX_ROWS: usize = 256;
 impl Opened {
     /// Opens the files and plans the memory. Loads nothing yet.
     pub(crate) fn new(path: &Path, args: &LoadArgs) -> Result<Opened> {
-        let checkpoint = Checkpoint::open(path)
-            .with_context(|| format!("cannot open the model at {}", path.display()))?;
+        let checkpoint = Checkpoint::open(path)?;
         let made_for = models::recipe(&checkpoint.config)
             .with_context(|| format!("cannot run the model at {}", path.display()))?;
         let asked = args.context.unwrap_or(made_for.max_positions);

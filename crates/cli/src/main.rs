@@ -40,13 +40,37 @@ fn main() -> ExitCode {
         // As in `hearth chat ... | head`: the reader has what it wants.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", one_line(&error));
             ExitCode::FAILURE
         }
     }
 }
 
+/// The error and its causes. Many name their cause themselves; it is not said twice.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io_errors = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
     io_errors.map(std::io::Error::kind).any(|kind| kind == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error = anyhow::anyhow!("disk full").context("m.gguf: disk full").context("no model");
+        assert_eq!(one_line(&error), "no model: m.gguf: disk full");
+    }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use weights::{Checkpoint, ConvertOptions, Float, Repacking, Scheme};
 
 use crate::env::Environment;
@@ -60,8 +60,7 @@ enum FloatName {
 
 pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let path = super::resolve(&args.source, env)?;
-    let source = Checkpoint::open(&path)
-        .with_context(|| format!("cannot open the model at {}", path.display()))?;
+    let source = Checkpoint::open(&path)?;
     let options = ConvertOptions {
         packing: args.packing()?,
         dtype: args.dtype.map(|name| match name {

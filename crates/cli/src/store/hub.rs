@@ -190,10 +190,14 @@ impl HttpHub {
             ureq::Error::Timeout(_) => {
                 Unreachable { endpoint, why: "it does not answer".to_owned() }.into()
             }
-            ureq::Error::HostNotFound => {
-                Unreachable { endpoint, why: "no such host".to_owned() }.into()
+            ureq::Error::Io(error) => {
+                // What the system says of a name it cannot find is two lines long.
+                let why = match error.to_string() {
+                    why if why.contains("failed to lookup address") => "no such host".to_owned(),
+                    why => why,
+                };
+                Unreachable { endpoint, why }.into()
             }
-            ureq::Error::Io(error) => Unreachable { endpoint, why: error.to_string() }.into(),
             other => Unreachable { endpoint, why: other.to_string() }.into(),
         }
     }

@@ -53,7 +53,9 @@ pub(crate) fn fetch(
     size: Option<u64>,
 ) -> Result<()> {
     let folder = target.parent().context("the target has no folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| {
+        format!("cannot create {}; set HEARTH_CACHE to a folder of yours", folder.display())
+    })?;
     let lock = File::create(folder.join(".lock"))?;
     lock.lock().context("cannot lock the model folder")?;
     if target.is_file() {

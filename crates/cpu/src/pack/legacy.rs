@@ -88,13 +88,22 @@ pub(super) fn nibbles(packed: &[u8], codes: &mut [u8; 32]) {
     bytewise(packed, high, |word| word >> 4 & LOW_NIBBLES);
 }
 
+/// Byte `i` of entry `b` is 16 where bit `i` of `b` is set.
+const FIFTH_BITS: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 * 8 {
+        let (byte, bit) = (at / 8, at % 8);
+        table[byte] |= (byte as u64 >> bit & 1) << (8 * bit + 4);
+        at += 1;
+    }
+    table
+};
+
 /// Sets bit 4 of every code from its bit in a word.
 #[inline(always)]
 fn fifth_bits(bytes: [u8; 4], codes: &mut [u8; 32]) {
     for (codes, byte) in codes.as_chunks_mut().0.iter_mut().zip(bytes) {
-        // Every byte of the word keeps a bit of its own, which a carry then moves to the top.
-        let own = (u64::from(byte) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
-        let top = ((own + 0x7f7f_7f7f_7f7f_7f7f) | own) & 0x8080_8080_8080_8080;
-        *codes = (u64::from_le_bytes(*codes) | top >> 3).to_le_bytes();
+        *codes = (u64::from_le_bytes(*codes) | FIFTH_BITS[usize::from(byte)]).to_le_bytes();
     }
 }

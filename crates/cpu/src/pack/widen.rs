@@ -16,12 +16,13 @@ const E2M1_DOUBLED: [f32; 16] =
 pub(crate) fn widen_row(matrix: &Matrix, row: usize, cols: Range<usize>, out: &mut [f32]) {
     let packing = matrix.packing;
     let data = data_of(matrix, row, &cols);
-    let scale_bytes = packing.row_scale_bytes(matrix.cols);
-    let scales = part_of_row(&matrix.scales, row, scale_bytes, matrix.cols, &cols);
+    let place = (row, matrix.cols);
+    let scale_bytes = |cols| matrix.packing.row_scale_bytes(cols);
+    let scales = part_of_row(&matrix.scales, place, &cols, scale_bytes);
     match packing {
         Packing::Plain(float) => plain(float, data, out),
         Packing::Affine { bits, group, scale } => {
-            let mins = part_of_row(&matrix.biases, row, scale_bytes, matrix.cols, &cols);
+            let mins = part_of_row(&matrix.biases, place, &cols, scale_bytes);
             let group = usize::from(group);
             let mut codes = [0; FLOAT_COLS];
             affine::unpack(bits, data, &mut codes[..out.len()]);

@@ -44,6 +44,20 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
+impl LoadArgs {
+    /// The device that was asked for.
+    pub(crate) fn device(&self) -> cpu::Options {
+        cpu::Options {
+            threads: self.threads.unwrap_or(0),
+            activations: match self.exact_activations {
+                true => cpu::Activations::Exact,
+                false => cpu::Activations::Int8,
+            },
+            isa: None,
+        }
+    }
+}
+
 /// How many requests are worked on at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd {
@@ -111,14 +125,7 @@ impl Opened {
         args: &LoadArgs,
         shape: ExecutorShape,
     ) -> Result<Box<dyn Executor>> {
-        let device = cpu::Cpu::new(&cpu::Options {
-            threads: args.threads.unwrap_or(0),
-            activations: match args.exact_activations {
-                true => cpu::Activations::Exact,
-                false => cpu::Activations::Int8,
-            },
-            isa: None,
-        });
+        let device = cpu::Cpu::new(&args.device());
         let meter = Meter::steps("loading", self.spec.layers.len() as u64);
         let decoder =
             Decoder::load_with_progress(&self.spec, &self.checkpoint, &device, &mut |done, _| {

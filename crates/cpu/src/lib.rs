@@ -46,6 +46,13 @@ pub enum Activations {
     Exact,
 }
 
+impl Options {
+    /// Threads that a device with these options uses.
+    pub fn n_threads(&self) -> usize {
+        pool::n_threads(self.threads)
+    }
+}
+
 /// The CPU as a device.
 pub struct Cpu {
     pool: Pool,

@@ -90,7 +90,7 @@ impl Pool {
     /// Starts a pool of `threads` threads, the caller of [`Pool::run`] being one of them. Zero means
     /// one per physical core.
     pub fn new(threads: usize) -> Pool {
-        let threads = if threads == 0 { physical_cores() } else { threads };
+        let threads = n_threads(threads);
         let shared = Arc::new(Shared {
             epoch: AtomicUsize::new(0),
             gate: AtomicUsize::new(0),
@@ -318,6 +318,11 @@ impl Shared {
             self.parked[index].store(false, SeqCst);
         }
     }
+}
+
+/// Threads of a pool that is asked for so many; zero means one per physical core.
+pub(crate) fn n_threads(asked: usize) -> usize {
+    if asked == 0 { physical_cores() } else { asked }
 }
 
 /// Physical cores this process may use. Two hardware threads of one core share its vector units, so

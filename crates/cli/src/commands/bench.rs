@@ -90,8 +90,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     }
     let engine = opened.engine(&args.load, Crowd { seqs: 1, queue: 1 })?;
     let mut bench = Bench { engine, vocab: opened.spec.vocab, state: 0x9e37_79b9_7f4a_7c15 };
-    let threads =
-        args.load.threads.unwrap_or_else(|| cpu::Cpu::new(&cpu::Options::default()).threads());
+    let threads = args.load.device().n_threads();
     let meter = Meter::steps("measuring", cells.len() as u64 * u64::from(args.runs + 1));
     let mut rows = Vec::new();
     for cell in cells {

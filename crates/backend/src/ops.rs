@@ -99,8 +99,9 @@ pub trait AttentionOps: Memory {
     /// Appends this pass's k and v to `pages`, rounded to f16, then attends: causal, ragged over
     /// sequences, always reading k and v back from `pages`.
     ///
-    /// Keys are walked in ascending blocks of [`crate::BLOCK`] positions that start at multiples of
-    /// [`crate::BLOCK`], so a row's arithmetic depends on its position alone.
+    /// If a device cuts the keys of a row into pieces, it does so at fixed positions of the sequence
+    /// and puts them together in a fixed order, so that a row's arithmetic depends on its position
+    /// and window alone.
     fn attend(
         &self,
         qkv: &Self::Buf,

@@ -60,6 +60,8 @@ pub struct Cpu {
     activations: Activations,
     /// Locked for the length of one linear layer, by its caller alone.
     scratch: Mutex<linear::Scratch>,
+    /// The same for attention.
+    plan: Mutex<attention::Plan>,
 }
 
 impl Cpu {
@@ -72,6 +74,7 @@ impl Cpu {
             kernels: forced.unwrap_or_else(Kernels::detect),
             activations: options.activations,
             scratch: Mutex::default(),
+            plan: Mutex::default(),
         }
     }
 
@@ -88,5 +91,10 @@ impl Cpu {
     /// What a panic left in it is overwritten by the next user.
     fn scratch(&self) -> MutexGuard<'_, linear::Scratch> {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As above.
+    fn plan(&self) -> MutexGuard<'_, attention::Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

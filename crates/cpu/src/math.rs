@@ -26,6 +26,22 @@ pub(crate) fn exp(x: f32) -> f32 {
     if x > 88.3 { f32::INFINITY } else { y }
 }
 
+/// `2^x` for `x <= 0`, within 3 units in the last place down to -126. Flushes to zero below -126.5.
+#[inline(always)]
+pub(crate) fn exp2_below_one(x: f32) -> f32 {
+    /// `1.5 * 2^23 + 127`: adding it leaves the nearest integer in the low bits of the sum, biased
+    /// as an exponent is.
+    const SHIFT: f32 = 12_583_039.0;
+    /// Of `2^r` for `|r| <= 1/2`, from the highest power down.
+    #[allow(clippy::approx_constant, reason = "the best polynomial does not begin as the series")]
+    const POWER: [f32; 6] =
+        [1.326_472_1e-3, 9.671_513e-3, 5.550_733_6e-2, 2.402_224_2e-1, 6.931_47e-1, 1.0];
+    let inside = if x < -127.0 { -127.0 } else { x };
+    let shifted = inside + SHIFT;
+    let r = inside - (shifted - SHIFT);
+    polynomial(&POWER, r) * f32::from_bits(shifted.to_bits() << 23)
+}
+
 /// `1 / (1 + e^-x)` within 4 units in the last place, down to where it is about 1e-38.
 #[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
@@ -139,6 +155,8 @@ mod tests {
     fn functions_are_accurate() {
         check(exp, libm::exp, [-87.2, 88.2], 2.0);
         check(exp, libm::exp, [-1.0, 1.0], 2.0);
+        check(exp2_below_one, libm::exp2, [-126.0, 0.0], 3.0);
+        check(exp2_below_one, libm::exp2, [-2.0, 0.0], 3.0);
         check(sigmoid, |x| 1.0 / (1.0 + libm::exp(-x)), [-86.0, 30.0], 4.0);
         check(silu, |x| x / (1.0 + libm::exp(-x)), [-86.0, 30.0], 4.0);
         for range in [[-1.0, 1.0], [-20.0, 20.0], [-1e-3, 1e-3]] {
@@ -160,6 +178,10 @@ mod tests {
         assert_eq!(exp(0.0), 1.0);
         assert_eq!(exp(1000.0), f32::INFINITY);
         assert!(exp(f32::NAN).is_nan());
+        assert_eq!(exp2_below_one(0.0), 1.0);
+        assert_eq!(exp2_below_one(-127.0), 0.0);
+        assert_eq!(exp2_below_one(f32::NEG_INFINITY), 0.0);
+        assert!(exp2_below_one(f32::NAN).is_nan());
         assert_eq!(tanh(100.0), 1.0);
         assert_eq!(tanh(-100.0), -1.0);
         assert_eq!(tanh(0.0), 0.0);

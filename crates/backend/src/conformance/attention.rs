@@ -65,13 +65,21 @@ fn cases(rng: &mut Rng) -> Vec<Case> {
         // Nothing a vector register would like.
         (attention(7, 1, 20), 3, Halves, Some(NormGain::Stored)),
     ];
-    let lengths = [[75, 1, 33], [130, 64, 31], [5, 97, 32]];
+    // So long that a device that cuts keys into pieces has several, with windows that start anywhere.
+    let long_layers = [
+        (attention(2, 1, 8), 4, Halves, None),
+        (windowed(attention(3, 1, 16), 300), 4, Halves, None),
+        (windowed(capped(attention(2, 2, 8), 3.0), 513), 2, Interleaved, None),
+    ];
+    let lengths = [[75, 1, 33], [130, 64, 31], [5, 97, 32]].into_iter().cycle();
+    let long_lengths = [[1026, 1, 513], [514, 130, 1060], [1090, 512, 33]];
+    let layers = layers.into_iter().zip(lengths).chain(long_layers.into_iter().zip(long_lengths));
     let mut cases = Vec::new();
-    for (i, (spec, pairs, layout, norm)) in layers.into_iter().enumerate() {
+    for ((spec, pairs, layout, norm), lengths) in layers {
         let gains = |rng: &mut Rng| [0; 2].map(|_| rng.vector(spec.head_dim));
         let norm = norm.map(|kind| (kind, gains(rng)));
         let rope = rope(rng, pairs, layout);
-        let (sequences, n_blocks) = sequences(rng, &spec, lengths[i % lengths.len()]);
+        let (sequences, n_blocks) = sequences(rng, &spec, lengths);
         cases.push(Case { spec, rope, norm, sequences, n_blocks });
     }
     cases

@@ -8,7 +8,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Isa, Kernels, avx2, generic, ops_avx2};
+use super::{Isa, Kernels, avx2, generic, ops_avx512};
 use crate::pack::{CodePanel, FloatPanel, Group, LANES, Level};
 use crate::rounded::{GROUP, Rounded};
 
@@ -46,8 +46,7 @@ static KERNELS: Kernels = Kernels {
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.
     dot_floats: |panel, x, stride, acc| unsafe { dot_floats(panel, x, stride, acc) },
-    // All of AVX2 is there.
-    ops: &ops_avx2::OPS,
+    ops: &ops_avx512::OPS,
 };
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]

@@ -26,14 +26,18 @@ mod neon;
 mod ops;
 #[cfg(target_arch = "x86_64")]
 mod ops_avx2;
+#[cfg(target_arch = "x86_64")]
+mod ops_avx512;
 mod ops_scalar;
 #[cfg(test)]
 mod ops_tests;
+#[cfg(target_arch = "x86_64")]
+mod ops_x86;
 mod scalar;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ops::{BlockScores, OpKernels, Running, Scoring};
+pub(crate) use ops::{BlockScores, OpKernels, Running, VALUE_PAD};
 
 /// An instruction set with kernels of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

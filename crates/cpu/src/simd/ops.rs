@@ -2,9 +2,10 @@
 //! compiler turns into vector code of every instruction set.
 //!
 //! Nothing here depends on how wide a vector is. Sums over columns go to sixteen lanes that are
-//! added in a fixed tree; sums over keys, and the dot products of queries with keys, are one chain
-//! of fused multiply-adds per number of the result. The last two have hand-made versions where they
-//! pay, which the chains make equal by construction.
+//! added in a fixed tree, sums of weights to one lane for every key of a block; weighted sums of
+//! values, and the dot products of queries with keys, are one chain of fused multiply-adds per
+//! number of the result. The last two have hand-made versions where they pay, which the chains make
+//! equal by construction.
 
 use std::ops::Range;
 
@@ -15,8 +16,10 @@ use crate::math;
 /// One number per key of a block.
 pub(crate) type BlockScores = [f32; BLOCK];
 
+/// See [`OpKernels::weigh`].
+type Weigh = fn(&mut [BlockScores], stride: usize, Range<usize>, soft_cap: Option<f32>) -> Running;
 /// See [`OpKernels::add_values`].
-type AddValues = fn(weights: &[BlockScores], seen: Range<usize>, values: &[u16], sums: &mut [f32]);
+type AddValues = fn(&[BlockScores], seen: Range<usize>, values: &[u16], sums: &mut [f32]);
 
 /// The inner loops of all ops but linear layers, for one instruction set.
 pub(crate) struct OpKernels {
@@ -33,27 +36,32 @@ pub(crate) struct OpKernels {
     /// Dot products of some queries, one after the other in `q`, with the keys of a block, whose
     /// columns lie one after the other in `keys`, [`BLOCK`] f16 each.
     pub(crate) scores: fn(q: &[f32], keys: &[u16], out: &mut [BlockScores]),
-    /// Turns the scores of the keys `seen` into weights relative to the greatest score so far, all
-    /// others into zeros, and returns what earlier sums must be multiplied with.
-    pub(crate) weigh: fn(&mut BlockScores, seen: Range<usize>, Scoring, &mut Running) -> f32,
+    /// Turns scores into weights and says what they are relative to. The scores are those of one
+    /// query with some consecutive blocks, every `stride`-th of the slice. The range says which keys
+    /// the query sees, counted from the first of these blocks; all others weigh nothing.
+    ///
+    /// A score is a logarithm to base two; one that is to be capped is a natural one before. A
+    /// weight is two to the power of the score less the greatest one. The weights of key `l` of
+    /// every block are added in order, then the [`BLOCK`] sums in a fixed tree.
+    pub(crate) weigh: Weigh,
     /// Adds the values `seen` of a block, weighted, to the sum of each query. `values` has one row
-    /// per key, as long as one query's sum in `sums`: a multiple of eight.
+    /// per key, as long as one query's sum in `sums`: a multiple of [`VALUE_PAD`].
     pub(crate) add_values: AddValues,
+    /// Joins the softmax of some keys, and its weighted sums of values, with that of keys after
+    /// them.
+    ///
+    /// With `m` the greater of both greatest scores, each sum becomes
+    /// `fma(later, 2^(later.max - m), sum * 2^(max - m))`.
+    pub(crate) merge: fn(&mut Running, sums: &mut [f32], later: Running, later_sums: &[f32]),
 }
 
-/// What happens to a score before the softmax.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scoring {
-    /// Multiplied with first.
-    pub(crate) scale: f32,
-    /// Then bent towards this.
-    pub(crate) soft_cap: Option<f32>,
-}
+/// Numbers of which rows of values are a multiple.
+pub(crate) const VALUE_PAD: usize = 16;
 
-/// The softmax of one query so far.
+/// The softmax of one query over some keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
-    /// The greatest score.
+    /// The greatest score, a logarithm to base two.
     pub(crate) max: f32,
     /// Sum of the weights relative to it.
     pub(crate) sum: f32,
@@ -167,23 +175,126 @@ pub(super) fn rotate(head: &mut [f32], layout: RopeLayout, angles: &[f32]) {
 
 #[inline(always)]
 pub(super) fn weigh(
-    scores: &mut BlockScores,
+    scores: &mut [BlockScores],
+    stride: usize,
     seen: Range<usize>,
-    scoring: Scoring,
-    running: &mut Running,
-) -> f32 {
-    scores.iter_mut().for_each(|score| *score *= scoring.scale);
-    if let Some(cap) = scoring.soft_cap {
-        soft_cap(scores, cap);
+    cap: Option<f32>,
+) -> Running {
+    let mut greatest = [f32::NEG_INFINITY; BLOCK];
+    for (i, scores) in scores.iter_mut().step_by(stride).enumerate() {
+        if let Some(cap) = cap {
+            soft_cap(scores, cap);
+            scores.iter_mut().for_each(|score| *score *= std::f32::consts::LOG2_E);
+        }
+        let first = i * BLOCK;
+        if first < seen.start || first + BLOCK > seen.end {
+            for (key, score) in (first..).zip(&mut *scores) {
+                *score = if seen.contains(&key) { *score } else { f32::NEG_INFINITY };
+            }
+        }
+        greatest.iter_mut().zip(scores).for_each(|(max, score)| *max = greater(*max, *score));
     }
-    for (key, score) in scores.iter_mut().enumerate() {
-        let hidden = key < seen.start || key >= seen.end;
-        *score = if hidden { f32::NEG_INFINITY } else { *score };
+    let max = fold(greatest, greater);
+    let mut sums = [0.0; BLOCK];
+    for scores in scores.iter_mut().step_by(stride) {
+        for (sum, score) in sums.iter_mut().zip(scores) {
+            *score = math::exp2_below_one(*score - max);
+            *sum += *score;
+        }
     }
-    let max = greater(running.max, fold(*scores, greater));
-    let correction = math::exp(running.max - max);
-    scores.iter_mut().for_each(|score| *score = math::exp(*score - max));
-    let sum = fold(*scores, |a, b| a + b);
-    *running = Running { max, sum: running.sum.mul_add(correction, sum) };
-    correction
+    Running { max, sum: fold(sums, |a, b| a + b) }
 }
+
+#[inline(always)]
+pub(super) fn merge(running: &mut Running, sums: &mut [f32], later: Running, later_sums: &[f32]) {
+    let max = greater(running.max, later.max);
+    let [keep, add] = [running.max, later.max].map(|x| math::exp2_below_one(x - max));
+    let merged = |sum: f32, later: f32| later.mul_add(add, sum * keep);
+    sums.iter_mut().zip(later_sums).for_each(|(sum, later)| *sum = merged(*sum, *later));
+    *running = Running { max, sum: merged(running.sum, later.sum) };
+}
+
+/// Cuts `n` queries into as few runs of at most `most` as will do, of nearly equal length.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn runs(n: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let n_runs = n.div_ceil(most);
+    (0..n_runs).map(move |i| i * n / n_runs..(i + 1) * n / n_runs)
+}
+
+/// The table of a file that has `scores` and `add_values` of its own: all other kernels are the
+/// bodies of this file, compiled for the named instructions.
+#[cfg(target_arch = "x86_64")]
+macro_rules! ops_table {
+    ($features:literal) => {
+        /// Only for machines that have the instructions.
+        pub(super) static OPS: OpKernels = OpKernels {
+            // SAFETY: this table is for machines that have the instructions.
+            normalize: |x, gain, kind, eps| unsafe { normalize(x, gain, kind, eps) },
+            // SAFETY: as above.
+            glu: |act, gate, up, out| unsafe { glu(act, gate, up, out) },
+            // SAFETY: as above.
+            soft_cap: |x, cap| unsafe { soft_cap(x, cap) },
+            // SAFETY: as above.
+            softmax: |x| unsafe { softmax(x) },
+            // SAFETY: as above.
+            rotate: |head, layout, angles| unsafe { rotate(head, layout, angles) },
+            // SAFETY: as above.
+            scores: |q, keys, out| unsafe { scores(q, keys, out) },
+            // SAFETY: as above.
+            weigh: |scores, stride, seen, cap| unsafe { weigh(scores, stride, seen, cap) },
+            // SAFETY: as above.
+            add_values: |weights, seen, values, sums| unsafe {
+                add_values(weights, seen, values, sums)
+            },
+            // SAFETY: as above.
+            merge: |running, sums, later, more| unsafe { merge(running, sums, later, more) },
+        };
+
+        #[target_feature(enable = $features)]
+        fn normalize(x: &mut [f32], gain: &[f32], kind: backend::NormGain, eps: f32) {
+            ops::normalize(x, gain, kind, eps);
+        }
+
+        #[target_feature(enable = $features)]
+        fn glu(act: backend::Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
+            ops::glu(act, gate, up, out);
+        }
+
+        #[target_feature(enable = $features)]
+        fn soft_cap(x: &mut [f32], cap: f32) {
+            ops::soft_cap(x, cap);
+        }
+
+        #[target_feature(enable = $features)]
+        fn softmax(x: &mut [f32]) {
+            ops::softmax(x);
+        }
+
+        #[target_feature(enable = $features)]
+        fn rotate(head: &mut [f32], layout: backend::RopeLayout, angles: &[f32]) {
+            ops::rotate(head, layout, angles);
+        }
+
+        #[target_feature(enable = $features)]
+        fn weigh(
+            scores: &mut [BlockScores],
+            stride: usize,
+            seen: Range<usize>,
+            cap: Option<f32>,
+        ) -> ops::Running {
+            ops::weigh(scores, stride, seen, cap)
+        }
+
+        #[target_feature(enable = $features)]
+        fn merge(
+            running: &mut ops::Running,
+            sums: &mut [f32],
+            later: ops::Running,
+            later_sums: &[f32],
+        ) {
+            ops::merge(running, sums, later, later_sums);
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use ops_table;

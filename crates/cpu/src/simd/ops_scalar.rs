@@ -14,8 +14,9 @@ pub(super) static OPS: OpKernels = OpKernels {
     softmax: |x| ops::softmax(x),
     rotate: |head, layout, angles| ops::rotate(head, layout, angles),
     scores,
-    weigh: |scores, seen, scoring, running| ops::weigh(scores, seen, scoring, running),
+    weigh: |scores, stride, seen, cap| ops::weigh(scores, stride, seen, cap),
     add_values,
+    merge: |running, sums, later, more| ops::merge(running, sums, later, more),
 };
 
 fn scores(q: &[f32], keys: &[u16], out: &mut [BlockScores]) {

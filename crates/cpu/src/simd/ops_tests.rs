@@ -1,10 +1,12 @@
 //! Every instruction set gives the bits of the scalar ops.
 
+use std::ops::Range;
+
 use backend::{Activation, BLOCK, NormGain, RopeLayout};
 use proptest::prelude::*;
 
 use super::Kernels;
-use super::ops::{BlockScores, OpKernels, Running, Scoring};
+use super::ops::{BlockScores, OpKernels, Running};
 use super::ops_scalar::OPS;
 
 fn bits(x: &[f32]) -> Vec<u32> {
@@ -28,13 +30,37 @@ fn halfs(n: usize) -> impl Strategy<Value = Vec<u16>> {
     prop::collection::vec((-4.0f32..4.0).prop_map(half), n)
 }
 
-/// Some queries of random head size with a block of keys and values, and which of those they see.
-fn attention() -> impl Strategy<Value = (Vec<f32>, Vec<u16>, Vec<BlockScores>, [usize; 2])> {
-    let shape = (1usize..10, 1usize..12, 0usize..BLOCK, 0usize..BLOCK);
-    shape.prop_flat_map(|(n, eights, a, b)| {
+/// What some queries have to do with a block: `16 * sixteens` columns, and the keys that are seen.
+#[derive(Clone, Debug)]
+struct Attending {
+    q: Vec<f32>,
+    page: Vec<u16>,
+    weights: Vec<BlockScores>,
+    seen: Range<usize>,
+}
+
+fn attending() -> impl Strategy<Value = Attending> {
+    let shape = (1usize..20, 1usize..10, seen(1));
+    shape.prop_flat_map(|(n, sixteens, seen)| {
+        let cols = 16 * sixteens;
         let weights = prop::collection::vec(prop::array::uniform32(0.0f32..1.0), n);
-        let seen = [a.min(b), a.max(b) + 1];
-        (numbers(n * 8 * eights), halfs(BLOCK * 8 * eights), weights, Just(seen))
+        (numbers(n * cols), halfs(BLOCK * cols), weights)
+            .prop_map(move |(q, page, weights)| Attending { q, page, weights, seen: seen.clone() })
+    })
+}
+
+/// Some keys of `n_blocks` blocks.
+fn seen(n_blocks: usize) -> impl Strategy<Value = Range<usize>> {
+    let key = 0..n_blocks * BLOCK;
+    (key.clone(), key).prop_map(|(a, b)| a.min(b)..a.max(b) + 1)
+}
+
+/// Scores of some queries with some blocks, and what they see.
+fn scored() -> impl Strategy<Value = (Vec<BlockScores>, usize, Range<usize>)> {
+    (1usize..4, 1usize..6).prop_flat_map(|(stride, n_blocks)| {
+        let scores =
+            prop::collection::vec(prop::array::uniform32(-60.0f32..60.0), stride * n_blocks);
+        (scores, Just(stride), seen(n_blocks))
     })
 }
 
@@ -77,26 +103,55 @@ proptest! {
     }
 
     #[test]
-    fn attention_has_equal_bits((q, keys, weights, [start, end]) in attention(), cap in 1.0f32..60.0) {
-        let n = weights.len();
+    fn products_have_equal_bits(Attending { q, page, weights, seen } in attending()) {
         check(|ops| {
-            let mut out = vec![[f32::NAN; BLOCK]; n];
-            (ops.scores)(&q, &keys, &mut out);
+            let mut out = vec![[f32::NAN; BLOCK]; weights.len()];
+            (ops.scores)(&q, &page, &mut out);
             out.concat()
         });
         check(|ops| {
             let mut sums = q.clone();
-            (ops.add_values)(&weights, start..end, &keys, &mut sums);
+            (ops.add_values)(&weights, seen.clone(), &page, &mut sums);
             sums
         });
-        for soft_cap in [None, Some(cap)] {
+    }
+
+    #[test]
+    fn softmaxes_have_equal_bits((scores, stride, seen) in scored(), cap in 1.0f32..60.0) {
+        for cap in [None, Some(cap)] {
             check(|ops| {
-                let (mut scores, mut running) = (weights[0], Running::START);
-                let scoring = Scoring { scale: q[0], soft_cap };
-                (ops.weigh)(&mut scores, start..end, scoring, &mut running);
-                let again = (ops.weigh)(&mut scores, 0..BLOCK, scoring, &mut running);
-                [&scores[..], &[running.max, running.sum, again]].concat()
+                let mut scores = scores.clone();
+                let mut running = (ops.weigh)(&mut scores, stride, seen.clone(), cap);
+                let later = Running { max: scores[0][1], sum: scores[0][2] };
+                let (mut sums, later_sums) = (scores[0], scores[scores.len() - 1]);
+                (ops.merge)(&mut running, &mut sums, later, &later_sums);
+                [scores.concat(), sums.to_vec(), vec![running.max, running.sum]].concat()
             });
         }
+    }
+
+    #[test]
+    fn merging_is_one_softmax((scores, _, seen) in scored()) {
+        let run = |mut blocks: Vec<BlockScores>, seen: Range<usize>| {
+            let running = (OPS.weigh)(&mut blocks, 1, seen, None);
+            (running, blocks.concat())
+        };
+        let (Running { max, sum: total }, weights) = run(scores.clone(), seen.clone());
+        let mut merged = (Running::START, vec![0.0; weights.len()]);
+        for (i, block) in scores.iter().enumerate() {
+            let inside = |key: usize| key.clamp(i * BLOCK, (i + 1) * BLOCK) - i * BLOCK;
+            let seen = inside(seen.start)..inside(seen.end);
+            if !seen.is_empty() {
+                let (later, weights) = run(vec![*block], seen);
+                let mut sums = vec![0.0; merged.1.len()];
+                sums[i * BLOCK..][..BLOCK].copy_from_slice(&weights);
+                (OPS.merge)(&mut merged.0, &mut merged.1, later, &sums);
+            }
+        }
+        for (got, want) in merged.1.iter().zip(&weights) {
+            let (got, want) = (got / merged.0.sum, want / total);
+            prop_assert!((got - want).abs() < 1e-6, "{got}, not {want}");
+        }
+        prop_assert_eq!(merged.0.max, max);
     }
 }

@@ -1,0 +1,215 @@
+//! One tile at work: its rows walk the keys they see, segment by segment. Not here: the arithmetic,
+//! which is in `simd/ops.rs`.
+
+use std::cell::RefCell;
+use std::f32::consts::LOG2_E;
+use std::ops::Range;
+
+use backend::{Attention, BLOCK};
+
+use super::plan::{Softmaxes, Tile, blocks_of, seen};
+use super::{Pages, SEGMENT};
+use crate::simd::{BlockScores, OpKernels, Running};
+use crate::{Block, BlockMut, Buf};
+
+/// What one thread computes with. Grows to what the largest layer needs, then stays.
+#[derive(Default)]
+struct Scratch {
+    /// Queries, one after the other.
+    q: Vec<f32>,
+    /// Scores, then weights: of one block after the other, all queries.
+    weights: Vec<BlockScores>,
+    /// Of the segments so far.
+    merged: Softmaxes,
+    /// Of the segment at hand.
+    segment: Softmaxes,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// A tile and what it works with.
+pub(super) struct Walk<'a> {
+    pub(super) ops: &'a OpKernels,
+    pub(super) spec: &'a Attention,
+    pub(super) pages: &'a Pages,
+    /// Blocks of the sequence.
+    pub(super) blocks: &'a [u32],
+    pub(super) tile: &'a Tile,
+    pub(super) output: &'a Block,
+    pub(super) qkv: &'a Buf,
+}
+
+/// Softmaxes of every query of a tile, from whoever computed them.
+pub(super) struct Found<'a> {
+    pub(super) running: &'a mut [Running],
+    pub(super) sums: &'a mut [f32],
+}
+
+impl Walk<'_> {
+    /// Attends to one segment.
+    pub(super) fn part(&self, segment: usize, found: Found<'_>) {
+        SCRATCH.with_borrow_mut(|Scratch { q, weights, .. }| {
+            self.lay_out(q);
+            self.segment(segment, q, weights, found);
+        });
+    }
+
+    /// Attends to all segments, or takes what the tile's parts have found, `stride` queries each.
+    pub(super) fn whole(&self, parts: &Softmaxes, stride: usize, out: &mut BlockMut<'_>) {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let Scratch { q, weights, merged, segment: fresh } = scratch;
+            let (cols, n) = (self.pages.value_cols, self.n_rows() * self.group());
+            merged.grow(n, cols);
+            merged.running[..n].fill(Running::START);
+            merged.sums[..n * cols].fill(0.0);
+            fresh.grow(n, cols);
+            self.lay_out(q);
+            for (i, segment) in self.tile.segments.clone().enumerate() {
+                let (first, found) = match self.tile.first_part {
+                    Some(part) => ((part + i) * stride, parts),
+                    None => {
+                        let (running, sums) =
+                            (&mut fresh.running[..n], &mut fresh.sums[..n * cols]);
+                        self.segment(segment, q, weights, Found { running, sums });
+                        (0, &*fresh)
+                    }
+                };
+                for query in self.queries(self.rows_that_see(segment)) {
+                    let later = &found.sums[(first + query) * cols..][..cols];
+                    let sums = &mut merged.sums[query * cols..][..cols];
+                    let running = &mut merged.running[query];
+                    (self.ops.merge)(running, sums, found.running[first + query], later);
+                }
+            }
+            self.divide(merged, out);
+        });
+    }
+
+    /// Weighted means of the values.
+    fn divide(&self, merged: &Softmaxes, out: &mut BlockMut<'_>) {
+        let (group, cols) = (self.group(), self.pages.value_cols);
+        for row in 0..self.n_rows() {
+            let heads = out.row(row).chunks_exact_mut(self.spec.head_dim);
+            for (query, out) in (row * group..).zip(heads) {
+                let (sums, total) = (&merged.sums[query * cols..], merged.running[query].sum);
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum / total);
+            }
+        }
+    }
+
+    fn n_rows(&self) -> usize {
+        self.output.rows.len()
+    }
+
+    /// Query heads per key head.
+    fn group(&self) -> usize {
+        self.spec.heads / self.spec.kv_heads
+    }
+
+    fn queries(&self, rows: Range<usize>) -> Range<usize> {
+        rows.start * self.group()..rows.end * self.group()
+    }
+
+    /// Positions that row `row` of the tile sees.
+    fn seen(&self, row: usize) -> Range<usize> {
+        seen(self.spec, self.tile.position + row)
+    }
+
+    /// Rows that see any position of a segment: neighbours.
+    fn rows_that_see(&self, segment: usize) -> Range<usize> {
+        let (first, end) = (segment * SEGMENT, (segment + 1) * SEGMENT);
+        let start = first.saturating_sub(self.tile.position);
+        let sees = |row: &usize| self.seen(*row).start < end;
+        start..(start..self.n_rows()).take_while(sees).last().map_or(start, |row| row + 1)
+    }
+
+    /// Puts the queries one after the other, scaled so that scores come out as logarithms to base
+    /// two, or natural ones if they are to be capped.
+    fn lay_out(&self, q: &mut Vec<f32>) {
+        let to_base = if self.spec.soft_cap.is_some() { 1.0 } else { LOG2_E };
+        let scale = self.spec.scale * to_base;
+        q.clear();
+        for row in self.output.rows.clone() {
+            q.extend(self.qkv.row(row)[self.output.cols.clone()].iter().map(|x| x * scale));
+        }
+    }
+
+    /// Attends to one segment with the rows that see any of it; `found` of the others stays as it
+    /// is.
+    fn segment(&self, segment: usize, q: &[f32], weights: &mut Vec<BlockScores>, found: Found<'_>) {
+        let rows = self.rows_that_see(segment);
+        let inside = |keys: Range<usize>| {
+            keys.start.max(segment * SEGMENT)..keys.end.min((segment + 1) * SEGMENT)
+        };
+        let keys = inside(self.seen(rows.start)).start..inside(self.seen(rows.end - 1)).end;
+        let (blocks, queries) = (blocks_of(&keys), self.queries(rows.clone()));
+        let (n, cols, head_dim) = (queries.len(), self.pages.value_cols, self.spec.head_dim);
+        if weights.len() < blocks.len() * n {
+            weights.resize(blocks.len() * n, [0.0; BLOCK]);
+        }
+        let weights = &mut weights[..blocks.len() * n];
+
+        let q = &q[queries.start * head_dim..queries.end * head_dim];
+        for (block, scores) in blocks.clone().zip(weights.chunks_exact_mut(n)) {
+            (self.ops.scores)(q, self.keys(block), scores);
+        }
+
+        let first = blocks.start * BLOCK;
+        for row in rows.clone() {
+            let seen = inside(self.seen(row));
+            let seen = seen.start - first..seen.end - first;
+            for query in self.queries(row..row + 1) {
+                let weights = &mut weights[query - queries.start..];
+                found.running[query] =
+                    (self.ops.weigh)(weights, n, seen.clone(), self.spec.soft_cap);
+            }
+        }
+
+        let sums = &mut found.sums[queries.start * cols..queries.end * cols];
+        sums.fill(0.0);
+        for (block, weights) in blocks.clone().zip(weights.chunks_exact(n)) {
+            self.add(rows.clone(), block, weights, sums);
+        }
+    }
+
+    /// Adds a block's values: together what all rows see, one row at a time the rest.
+    fn add(&self, rows: Range<usize>, block: usize, weights: &[BlockScores], sums: &mut [f32]) {
+        let (position, values) = (block * BLOCK, self.values(block));
+        let inside = |keys: Range<usize>| {
+            let at = |key: usize| key.clamp(position, position + BLOCK) - position;
+            at(keys.start)..at(keys.end)
+        };
+        let cols = self.pages.value_cols;
+        let mut add = |some: Range<usize>, keys: Range<usize>| {
+            if !keys.is_empty() {
+                let (first, end) = (some.start - rows.start, some.end - rows.start);
+                let queries = self.queries(first..end);
+                let sums = &mut sums[queries.start * cols..queries.end * cols];
+                (self.ops.add_values)(&weights[queries], keys, values, sums);
+            }
+        };
+        let shared_end = self.seen(rows.start).end;
+        let shared_start = self.seen(rows.end - 1).start.min(shared_end);
+        for row in rows.clone() {
+            let seen = self.seen(row);
+            add(row..row + 1, inside(seen.start..shared_start.min(seen.end)));
+        }
+        add(rows.clone(), inside(shared_start..shared_end));
+        for row in rows.clone() {
+            let seen = self.seen(row);
+            add(row..row + 1, inside(seen.start.max(shared_end)..seen.end));
+        }
+    }
+
+    /// Keys by column of a block of the sequence.
+    fn keys(&self, block: usize) -> &[u16] {
+        self.pages.keys(self.blocks[block], self.tile.kv_head)
+    }
+
+    /// Values by row.
+    fn values(&self, block: usize) -> &[u16] {
+        self.pages.values(self.blocks[block], self.tile.kv_head)
+    }
+}

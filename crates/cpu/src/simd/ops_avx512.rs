@@ -1,0 +1,109 @@
+//! The ops with AVX-512.
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use backend::BLOCK;
+
+use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
+use super::ops_x86::{Wide, add_some, score_some};
+
+ops_table!("avx512f,avx512bw,avx512vl,fma");
+
+/// Queries whose sums stay in registers, with two vectors of each.
+const QUERIES: usize = 8;
+
+impl Wide for __m512 {
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the instructions are there by the trait's contract, here and below.
+        unsafe { _mm512_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn all(x: f32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: readable by the trait's contract.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: writable by the trait's contract.
+        unsafe { _mm512_storeu_ps(to, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen(from: *const u16) -> Self {
+        // SAFETY: readable by the trait's contract.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(self, by: Self, to: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_fmadd_ps(self, by, to) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+fn scores(q: &[f32], keys: &[u16], out: &mut [BlockScores]) {
+    let head_dim = keys.len() / BLOCK;
+    assert_eq!(q.len(), out.len() * head_dim, "one row of scores per query");
+    for run in runs(out.len(), QUERIES) {
+        let (q, out) = (&q[run.start * head_dim..run.end * head_dim], &mut out[run]);
+        match out.len() {
+            // SAFETY: the instructions are there.
+            1 => unsafe { score_some::<__m512, 1, 2>(q, keys, out) },
+            // SAFETY: as above.
+            2 => unsafe { score_some::<__m512, 2, 2>(q, keys, out) },
+            // SAFETY: as above.
+            3 => unsafe { score_some::<__m512, 3, 2>(q, keys, out) },
+            // SAFETY: as above.
+            4 => unsafe { score_some::<__m512, 4, 2>(q, keys, out) },
+            // SAFETY: as above.
+            5 => unsafe { score_some::<__m512, 5, 2>(q, keys, out) },
+            // SAFETY: as above.
+            6 => unsafe { score_some::<__m512, 6, 2>(q, keys, out) },
+            // SAFETY: as above.
+            7 => unsafe { score_some::<__m512, 7, 2>(q, keys, out) },
+            // SAFETY: as above.
+            _ => unsafe { score_some::<__m512, QUERIES, 2>(q, keys, out) },
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+fn add_values(weights: &[BlockScores], seen: Range<usize>, values: &[u16], sums: &mut [f32]) {
+    let cols = values.len() / BLOCK;
+    assert_eq!(sums.len(), weights.len() * cols, "one row of sums per query");
+    for run in runs(weights.len(), QUERIES) {
+        let (sums, weights) = (&mut sums[run.start * cols..run.end * cols], &weights[run]);
+        let seen = seen.clone();
+        match weights.len() {
+            // SAFETY: the instructions are there.
+            1 => unsafe { add_some::<__m512, 1, 4, 1>(weights, seen, values, sums) },
+            // SAFETY: as above.
+            2 => unsafe { add_some::<__m512, 2, 4, 1>(weights, seen, values, sums) },
+            // SAFETY: as above.
+            3 => unsafe { add_some::<__m512, 3, 4, 1>(weights, seen, values, sums) },
+            // SAFETY: as above.
+            4 => unsafe { add_some::<__m512, 4, 4, 1>(weights, seen, values, sums) },
+            // SAFETY: as above.
+            5 => unsafe { add_some::<__m512, 5, 4, 1>(weights, seen, values, sums) },
+            // SAFETY: as above.
+            6 => unsafe { add_some::<__m512, 6, 4, 1>(weights, seen, values, sums) },
+            // SAFETY: as above.
+            7 => unsafe { add_some::<__m512, 7, 2, 1>(weights, seen, values, sums) },
+            // SAFETY: as above.
+            _ => unsafe { add_some::<__m512, QUERIES, 2, 1>(weights, seen, values, sums) },
+        }
+    }
+}

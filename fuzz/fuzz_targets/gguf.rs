@@ -11,6 +11,9 @@ use weights::gguf;
 fuzz_target!(|data: &[u8]| {
     let Ok(model) = gguf::from_bytes(Path::new("fuzz.gguf"), data.to_vec().into()) else { return };
     model.fingerprint();
+    if let Some(tokenizer) = &model.text.tokenizer {
+        let _ = tokenizer.to_json();
+    }
     for tensor in model.tensors() {
         assert_eq!(tensor.dtype.n_bytes(&tensor.shape), Some(tensor.data.len()));
         let module = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use backend::BLOCK;
 use engine::{Executor, ExecutorShape, Limits, ModelExecutor};
 use models::{Decoder, ModelSpec};
-use weights::Checkpoint;
+use weights::{Checkpoint, TokenizerFile, gguf};
 
 use crate::machine;
 use crate::progress::Meter;
@@ -163,15 +163,25 @@ impl Opened {
     /// The model's tokenizer.
     pub(crate) fn tokenizer(&self) -> Result<text::Tokenizer> {
         let files = &self.checkpoint.text;
-        let Some(tokenizer_json) = &files.tokenizer_json else {
+        let Some(tokenizer) = &files.tokenizer else {
             bail!("the model has no tokenizer.json; copy the one it was trained with beside it");
         };
-        let tokenizer = text::Tokenizer::from_files(text::TokenizerFiles {
+        let beside = |tokenizer_json| text::TokenizerFiles {
             tokenizer_json,
             config: files.tokenizer_config.as_ref(),
             special_tokens_map: files.special_tokens_map.as_ref(),
-        })?;
-        Ok(tokenizer)
+        };
+        Ok(match tokenizer {
+            TokenizerFile::Json(json) => text::Tokenizer::from_files(beside(json))?,
+            TokenizerFile::Gguf { frame, vocabulary } => {
+                let joins = match vocabulary.joins() {
+                    gguf::Joins::Ranked(pairs) => text::Joins::Ranked(pairs),
+                    gguf::Joins::Scored(best_first) => text::Joins::Scored(best_first),
+                };
+                let vocabulary = text::Vocabulary { tokens: Box::new(vocabulary.tokens()), joins };
+                text::Tokenizer::from_vocabulary(beside(frame), vocabulary)?
+            }
+        })
     }
 
     /// The model's chat template, if it has one.

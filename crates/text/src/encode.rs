@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use tokenizers::Tokenizer as Inner;
 
+use crate::model::Inner;
 use crate::tokenizer::{Additions, encode};
 use crate::{AddedToken, Error, Piece, Prompt, Tokenizer};
 

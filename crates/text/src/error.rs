@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The tokenizer file cannot be used.
-    #[error("tokenizer.json cannot be used: {0}. Fetch the model again, or pick another one")]
+    #[error("the tokenizer cannot be used: {0}. Fetch the model again, or pick another one")]
     Tokenizer(String),
     /// The tokenizer turns ids into text by a rule that cannot be streamed.
     #[error(

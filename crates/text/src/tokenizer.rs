@@ -5,12 +5,11 @@ pub(crate) mod decoder;
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-use tokenizers::Tokenizer as Inner;
-
 use crate::Error;
 use crate::encode::PromptEncoder;
+use crate::model::{self, Inner, Vocabulary};
 use decoder::Decoder;
+use serde_json::Value;
 
 /// The files a tokenizer is made of.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +68,20 @@ impl Tokenizer {
         let mut inner = Inner::from_bytes(files.tokenizer_json).map_err(wrong)?;
         inner.with_padding(None);
         inner.with_truncation(None).map_err(wrong)?;
+        Tokenizer::around(inner, files)
+    }
+
+    /// The same where `tokenizer_json` lacks the model's `vocab` and `merges`, and the vocabulary lies
+    /// elsewhere.
+    pub fn from_vocabulary(
+        files: TokenizerFiles<'_>,
+        vocabulary: Vocabulary<'_>,
+    ) -> Result<Tokenizer, Error> {
+        let inner = model::assemble(files.tokenizer_json, vocabulary);
+        Tokenizer::around(inner.map_err(|error| Error::Tokenizer(error.to_string()))?, files)
+    }
+
+    fn around(inner: Inner, files: TokenizerFiles<'_>) -> Result<Tokenizer, Error> {
         let decoder = serde_json::to_value(inner.get_decoder())
             .map_err(|error| Error::Tokenizer(error.to_string()))?;
         let decoder = Decoder::parse(&decoder)?;

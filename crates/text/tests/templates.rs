@@ -233,12 +233,7 @@ fn ids_of_real_prompts_equal_those_of_transformers() {
     assert_eq!(expected.as_object().unwrap().len(), files.len());
     for (name, file) in files {
         let model = weights::Checkpoint::open(&std::path::Path::new(&folder).join(file)).unwrap();
-        let files = hearth_text::TokenizerFiles {
-            tokenizer_json: model.text.tokenizer_json.as_ref().unwrap(),
-            config: model.text.tokenizer_config.as_ref(),
-            special_tokens_map: None,
-        };
-        let tokenizer = Tokenizer::from_files(files).unwrap();
+        let tokenizer = common::model_tokenizer(&model.text);
         let source = goldens["templates"][name]["source"].as_str().unwrap();
         assert_eq!(model.text.chat_template.as_deref(), Some(source), "{name}");
         let template = template(source, &tokenizer);

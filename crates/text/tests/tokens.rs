@@ -135,7 +135,7 @@ fn a_file_that_is_no_tokenizer_is_an_error() {
     for tokenizer_json in bad {
         let files = hearth_text::TokenizerFiles { tokenizer_json, ..Default::default() };
         let error = Tokenizer::from_files(files).unwrap_err().to_string();
-        assert!(error.starts_with("tokenizer.json cannot be used"), "{error}");
+        assert!(error.starts_with("the tokenizer cannot be used"), "{error}");
     }
 }
 

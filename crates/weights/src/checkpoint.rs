@@ -192,7 +192,7 @@ impl Checkpoint {
         const SAMPLE: usize = 64;
         let mut hash = Sha256::new();
         hash.update(self.config.to_string());
-        hash.update(self.text.tokenizer_json.as_ref().map_or(0, |t| t.len() as u64).to_le_bytes());
+        hash.update(self.text.tokenizer.as_ref().map_or(0, |t| t.n_bytes() as u64).to_le_bytes());
         for tensor in self.tensors.values() {
             hash.update(format!("\0{}\0{}\0", tensor.name, tensor.describe()));
             let middle = tensor.data.len() / 2;

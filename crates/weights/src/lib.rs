@@ -30,4 +30,4 @@ pub use matrix::Matrix;
 pub use packing::{Float, GgufType, Packing};
 pub use scheme::Scheme;
 pub use tensor::{Dtype, Tensor};
-pub use text_files::TextFiles;
+pub use text_files::{TextFiles, TokenizerFile};

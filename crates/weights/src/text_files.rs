@@ -6,13 +6,13 @@ use std::path::Path;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::{Error, mmap};
+use crate::{Error, gguf::Vocabulary, mmap};
 
 /// What a tokenizer and a chat template are made of.
 #[derive(Clone, Debug, Default)]
 pub struct TextFiles {
-    /// A Hugging Face tokenizer.json; for GGUF built from its metadata.
-    pub tokenizer_json: Option<Bytes>,
+    /// What splits texts into tokens.
+    pub tokenizer: Option<TokenizerFile>,
     /// tokenizer_config.json; for GGUF synthesised.
     pub tokenizer_config: Option<Value>,
     /// The chat template: of chat_template.jinja, else chat_template.json, else tokenizer_config.
@@ -23,15 +23,49 @@ pub struct TextFiles {
     pub special_tokens_map: Option<Value>,
 }
 
+/// A tokenizer as it is stored.
+#[derive(Clone, Debug)]
+pub enum TokenizerFile {
+    /// A Hugging Face tokenizer.json.
+    Json(Bytes),
+    /// A tokenizer.json whose model lacks `vocab` and `merges`, and the vocabulary where a GGUF has
+    /// it: writing a quarter of a million tokens as JSON, to be read right back, takes longer than
+    /// everything else about opening a model.
+    Gguf {
+        /// The tokenizer.json.
+        frame: Bytes,
+        /// What it lacks.
+        vocabulary: Vocabulary,
+    },
+}
+
+impl TokenizerFile {
+    /// A whole tokenizer.json. Errors where the vocabulary of a GGUF contradicts itself.
+    pub fn to_json(&self) -> Result<Bytes, Error> {
+        match self {
+            TokenizerFile::Json(json) => Ok(json.clone()),
+            TokenizerFile::Gguf { frame, vocabulary } => vocabulary.complete(frame),
+        }
+    }
+
+    /// Bytes of all that it is made of.
+    pub(crate) fn n_bytes(&self) -> usize {
+        match self {
+            TokenizerFile::Json(json) => json.len(),
+            TokenizerFile::Gguf { frame, vocabulary } => frame.len() + vocabulary.n_bytes(),
+        }
+    }
+}
+
 impl TextFiles {
     /// Reads those that exist in `dir`.
     pub(crate) fn read(dir: &Path) -> Result<TextFiles, Error> {
-        let tokenizer_json = match dir.join("tokenizer.json") {
-            path if path.exists() => Some(mmap::map(&path)?),
+        let tokenizer = match dir.join("tokenizer.json") {
+            path if path.exists() => Some(TokenizerFile::Json(mmap::map(&path)?)),
             _ => None,
         };
         let mut files = TextFiles {
-            tokenizer_json,
+            tokenizer,
             tokenizer_config: read_json(&dir.join("tokenizer_config.json"))?,
             special_tokens_map: read_json(&dir.join("special_tokens_map.json"))?,
             ..TextFiles::default()

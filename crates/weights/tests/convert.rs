@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use half::f16;
 use hearth_weights::{
     Checkpoint, ConvertOptions, ConvertReport, Dtype, Error, Float, Format, GgufType, Matrix,
-    Packing, Repacking, Scheme, Tensor, TextFiles, convert, quantize::quantize,
+    Packing, Repacking, Scheme, Tensor, TextFiles, TokenizerFile, convert, quantize::quantize,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -334,14 +334,14 @@ fn text_files_come_along() {
     let mut src = Checkpoint::from_tensors(json!({}), vec![floats("a.weight", &[2, 32])]);
     src.generation_config = Some(json!({"eos_token_id": [1, 2]}));
     src.text = TextFiles {
-        tokenizer_json: Some("{}".into()),
+        tokenizer: Some(TokenizerFile::Json("{}".into())),
         tokenizer_config: Some(json!({"eos_token": "</s>"})),
         chat_template: Some("chat".into()),
         tool_template: Some("tools".into()),
         special_tokens_map: Some(json!({"bos_token": "<s>"})),
     };
     let (dir, made, _) = converted(&src, &options(Repacking::Keep, None));
-    assert_eq!(made.text.tokenizer_json, src.text.tokenizer_json);
+    assert_eq!(made.text.tokenizer.unwrap().to_json().unwrap(), "{}");
     assert_eq!(made.text.tool_template, src.text.tool_template);
     assert_eq!(made.text.special_tokens_map, src.text.special_tokens_map);
     assert_eq!(made.generation_config, src.generation_config);

@@ -12,9 +12,11 @@ fn fixture(name: &str) -> Vec<u8> {
     fs::read(dir.join(name)).unwrap()
 }
 
-/// What the program says about a file of these bytes.
+/// What the program says about a file of these bytes, at the latest when its tokenizer is written.
 fn error(bytes: Vec<u8>) -> String {
-    from_bytes(Path::new("hostile.gguf"), Bytes::from(bytes)).unwrap_err().to_string()
+    let model = from_bytes(Path::new("hostile.gguf"), Bytes::from(bytes));
+    let json = model.and_then(|model| model.text.tokenizer.unwrap().to_json());
+    json.unwrap_err().to_string()
 }
 
 #[track_caller]
@@ -31,6 +33,10 @@ fn exercise(bytes: Vec<u8>) {
             assert_eq!(tensor.dtype.n_bytes(&tensor.shape), Some(tensor.data.len()));
         }
         assert!(model.n_bytes() < u64::MAX);
+        if let Some(tokenizer) = model.text.tokenizer {
+            // Wrong or not, it comes to an end.
+            let _ = tokenizer.to_json();
+        }
     }
 }
 

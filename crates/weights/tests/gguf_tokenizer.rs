@@ -28,8 +28,8 @@ fn files(gguf: Vec<u8>) -> Result<TextFiles, Error> {
 }
 
 fn tokenizer(files: &TextFiles) -> Tokenizer {
-    let json = files.tokenizer_json.as_ref().unwrap();
-    Tokenizer::from_str(std::str::from_utf8(json).unwrap()).unwrap()
+    let json = files.tokenizer.as_ref().unwrap().to_json().unwrap();
+    Tokenizer::from_str(std::str::from_utf8(&json).unwrap()).unwrap()
 }
 
 fn check(name: &str, tokenizer: &Tokenizer, goldens: &Goldens) {

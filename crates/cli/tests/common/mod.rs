@@ -44,7 +44,7 @@ impl Home {
 pub(crate) fn write_model(folder: &Path) {
     let config = models::tiny::config("llama").unwrap();
     let mut checkpoint = models::tiny::checkpoint(config, 7).unwrap();
-    checkpoint.text.tokenizer_json = Some(TOKENIZER.into());
+    checkpoint.text.tokenizer = Some(weights::TokenizerFile::Json(TOKENIZER.into()));
     let options = ConvertOptions {
         packing: Repacking::Floats,
         dtype: None,

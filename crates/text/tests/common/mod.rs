@@ -31,6 +31,28 @@ pub fn tokenizer(name: &str) -> Tokenizer {
     Tokenizer::from_files(files).unwrap()
 }
 
+/// The tokenizer of a model's files.
+pub fn model_tokenizer(files: &weights::TextFiles) -> Tokenizer {
+    use weights::{TokenizerFile, gguf::Joins};
+    let beside = |tokenizer_json| TokenizerFiles {
+        tokenizer_json,
+        config: files.tokenizer_config.as_ref(),
+        special_tokens_map: files.special_tokens_map.as_ref(),
+    };
+    let tokenizer = match files.tokenizer.as_ref().unwrap() {
+        TokenizerFile::Json(json) => Tokenizer::from_files(beside(json)),
+        TokenizerFile::Gguf { frame, vocabulary } => {
+            let joins = match vocabulary.joins() {
+                Joins::Ranked(pairs) => hearth_text::Joins::Ranked(pairs),
+                Joins::Scored(best_first) => hearth_text::Joins::Scored(best_first),
+            };
+            let tokens = Box::new(vocabulary.tokens());
+            Tokenizer::from_vocabulary(beside(frame), hearth_text::Vocabulary { tokens, joins })
+        }
+    };
+    tokenizer.unwrap()
+}
+
 /// A byte-level vocabulary made of these spellings, with no merges.
 pub fn toy(spellings: &[&str], specials: &[&str], config: &Value) -> Tokenizer {
     let spelled: Vec<&str> = specials.iter().chain(spellings).copied().collect();

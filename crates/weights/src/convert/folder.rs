@@ -92,8 +92,8 @@ impl Staging {
     /// Writes tokenizer, chat template and generation config.
     pub(super) fn text(&self, src: &Checkpoint) -> Result<(), Error> {
         let text = &src.text;
-        if let Some(bytes) = &text.tokenizer_json {
-            self.file("tokenizer.json", bytes)?;
+        if let Some(tokenizer) = &text.tokenizer {
+            self.file("tokenizer.json", &tokenizer.to_json()?)?;
         }
         if let Some(config) = &text.tokenizer_config {
             let mut config = config.clone();

@@ -149,15 +149,15 @@ impl Array {
         self.bytes.chunks_exact(size).filter_map(|bytes| Value::scalar(self.kind, bytes))
     }
 
-    /// The elements of an array of strings; empty for other kinds.
-    pub fn texts(&self) -> impl Iterator<Item = &str> + '_ {
+    /// The elements of an array of strings, not yet known to be UTF-8; empty for other kinds.
+    pub fn strings(&self) -> impl Iterator<Item = &[u8]> + '_ {
         let mut rest: &[u8] = if self.kind == Kind::Text { &self.bytes } else { &[] };
         std::iter::from_fn(move || {
             let (len, after) = rest.split_first_chunk::<8>()?;
             let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
-            let (text, after) = after.split_at_checked(len)?;
+            let (string, after) = after.split_at_checked(len)?;
             rest = after;
-            std::str::from_utf8(text).ok()
+            Some(string)
         })
     }
 }

@@ -19,6 +19,8 @@ use crate::{Checkpoint, Error, Format, TextFiles, checkpoint::Parts};
 
 use self::{arch::Arch, config::Hyper, reader::File};
 
+pub use tokenizer::{Joins, Vocabulary};
+
 /// Opens a GGUF file; of a split one, the first part.
 pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
     understand(path, split::read(path)?)

@@ -176,12 +176,10 @@ impl Cursor {
         let start = self.at;
         match kind {
             Kind::Text => {
+                // Whether they are UTF-8, their readers find out: vocabularies are large.
                 for _ in 0..len {
                     let len = self.length(key)?;
-                    if std::str::from_utf8(self.take(len, key)?).is_err() {
-                        let at = self.at - len;
-                        return Err(self.bad(format!("a string of {key} is not UTF-8 (byte {at})")));
-                    }
+                    self.take(len, key)?;
                 }
             }
             Kind::Array => {

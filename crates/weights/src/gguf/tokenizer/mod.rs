@@ -1,4 +1,5 @@
-//! Builds tokenizer.json and tokenizer_config.json out of the vocabulary in a GGUF file.
+//! Builds tokenizer.json, but for its vocabulary, and tokenizer_config.json out of the metadata of a
+//! GGUF file.
 //!
 //! Three kinds are known: byte-level BPE ([`bpe`]), SentencePiece ([`spm`]) and WordPiece
 //! ([`wordpiece`]). Everything else is refused by name: a text split wrongly is fluent nonsense.
@@ -9,6 +10,7 @@ mod json;
 mod pre;
 mod spm;
 mod vocab;
+mod vocabulary;
 mod wordpiece;
 
 use bytes::Bytes;
@@ -17,9 +19,12 @@ use serde_json::{Map, Value as Json, json};
 use self::{
     json::{Added, TokenizerJson},
     vocab::{Role, Specials, Vocab},
+    vocabulary::Joining,
 };
 use super::metadata::Metadata;
-use crate::{Error, TextFiles};
+use crate::{Error, TextFiles, TokenizerFile};
+
+pub use vocabulary::{Joins, Vocabulary};
 
 /// What the metadata says about text.
 #[derive(Debug, Default)]
@@ -33,11 +38,13 @@ pub(super) struct Text {
 }
 
 /// A tokenizer but for the parts that are the same for every kind.
-struct Parts<'a> {
+struct Parts {
     normalizer: Json,
     pre_tokenizer: Json,
     decoder: Json,
-    model: json::Model<'a>,
+    model: Json,
+    /// How tokens join, where `model` does not hold the vocabulary itself.
+    joining: Option<Joining>,
     /// What stands before and after every text unless the file says otherwise.
     frame: Frame,
 }
@@ -85,7 +92,7 @@ pub(super) fn build(metadata: &Metadata) -> Result<Text, Error> {
     let vocab = Vocab::read(metadata)?;
     let specials = Specials::read(metadata, kind, vocab.tokens.len(), &mut text.warnings)?;
     let parts = match kind {
-        "gpt2" => bpe::build(metadata, &vocab, &mut text.warnings)?,
+        "gpt2" => bpe::build(metadata, &mut text.warnings)?,
         "llama" => spm::build(metadata, &vocab, &specials, &mut text.warnings)?,
         _ => wordpiece::build(metadata, &vocab, &specials)?,
     };
@@ -104,12 +111,18 @@ pub(super) fn build(metadata: &Metadata) -> Result<Text, Error> {
         added_tokens: added_tokens(metadata, &vocab, &specials)?,
         normalizer: parts.normalizer,
         pre_tokenizer: parts.pre_tokenizer,
-        post_processor: framing.post_processor(&vocab),
+        post_processor: framing.post_processor(&vocab)?,
         decoder: parts.decoder,
         model: parts.model,
     };
-    let bytes = serde_json::to_vec(&json).map_err(|e| vocab.bad(e.to_string()))?;
-    text.files.tokenizer_json = Some(Bytes::from(bytes));
+    let json = Bytes::from(serde_json::to_vec(&json).map_err(|e| vocab.bad(e.to_string()))?);
+    text.files.tokenizer = Some(match parts.joining {
+        None => TokenizerFile::Json(json),
+        Some(joining) => {
+            let vocabulary = Vocabulary::new(metadata, joining)?;
+            TokenizerFile::Gguf { frame: json, vocabulary }
+        }
+    });
     Ok(text)
 }
 
@@ -136,30 +149,32 @@ impl Framing {
         Ok(Framing { before: specials.bos.filter(|_| bos), after })
     }
 
-    fn post_processor(&self, vocab: &Vocab) -> Json {
+    fn post_processor(&self, vocab: &Vocab) -> Result<Json, Error> {
         if self.before.is_none() && self.after.is_none() {
-            return Json::Null;
+            return Ok(Json::Null);
         }
-        let special = |id: usize| json!({"SpecialToken": {"id": vocab.tokens[id], "type_id": 0}});
-        let mut single = Vec::new();
-        let mut pair = Vec::new();
         let mut tokens = Map::new();
-        single.extend(self.before.map(special));
-        single.push(json!({"Sequence": {"id": "A", "type_id": 0}}));
-        single.extend(self.after.map(special));
-        pair.extend(single.iter().cloned());
-        pair.push(json!({"Sequence": {"id": "B", "type_id": 1}}));
-        pair.extend(self.after.map(special));
-        for id in self.before.into_iter().chain(self.after) {
-            let token = vocab.tokens[id].to_string();
-            tokens.insert(token.clone(), json!({"id": token, "ids": [id], "tokens": [token]}));
-        }
-        json!({
+        let mut special = |id: Option<usize>| -> Result<Option<Json>, Error> {
+            let Some(id) = id else { return Ok(None) };
+            let token = vocab.text(id)?;
+            let ids = json!({"id": token, "ids": [id], "tokens": [token]});
+            tokens.insert(token.to_string(), ids);
+            Ok(Some(json!({"SpecialToken": {"id": token, "type_id": 0}})))
+        };
+        let (before, after) = (special(self.before)?, special(self.after)?);
+        let text = |id: &str, type_id: u8| json!({"Sequence": {"id": id, "type_id": type_id}});
+        let mut single = Vec::from_iter(before);
+        single.push(text("A", 0));
+        single.extend(after.clone());
+        let mut pair = single.clone();
+        pair.push(text("B", 1));
+        pair.extend(after);
+        Ok(json!({
             "type": "TemplateProcessing",
             "single": single,
             "pair": pair,
             "special_tokens": tokens,
-        })
+        }))
     }
 }
 
@@ -167,7 +182,7 @@ impl Framing {
 /// authors have set apart.
 fn added_tokens<'a>(
     metadata: &Metadata,
-    vocab: &'a Vocab,
+    vocab: &Vocab<'a>,
     specials: &Specials,
 ) -> Result<Vec<Added<'a>>, Error> {
     // Phi-3's own tokens swallow the space after them. The file does not say so; llama.cpp goes by
@@ -175,17 +190,23 @@ fn added_tokens<'a>(
     let name = metadata.text("general.name")?.unwrap_or_default().to_lowercase();
     let phi3 = name.contains("phi-3") || name.contains("phi3");
     let keeps_space = |token: &str| matches!(token, "<unk>" | "<s>" | "<|endoftext|>");
+    let named: Vec<usize> = specials.all().collect();
     let mut added = Vec::new();
-    for (id, (token, &role)) in vocab.tokens.iter().zip(&vocab.roles).enumerate() {
-        let special = matches!(role, Role::Control | Role::Unknown)
-            || specials.all().any(|special| special == id)
-            || STOPS.contains(&token.as_ref());
-        if special || role == Role::UserDefined || phi3 && token == "</s>" {
-            let rstrip = phi3 && !keeps_space(token);
+    for (id, (&token, &role)) in vocab.tokens.iter().zip(&vocab.roles).enumerate() {
+        let special =
+            matches!(role, Role::Control | Role::Unknown) || named.contains(&id) || is_stop(token);
+        if special || role == Role::UserDefined || phi3 && token == b"</s>" {
+            let token = vocab.text(id)?;
+            let rstrip = phi3 && !keeps_space(&token);
             added.push(Added::new(id, token, special, rstrip));
         }
     }
     Ok(added)
+}
+
+/// Asked of every token; few even begin like one.
+fn is_stop(token: &[u8]) -> bool {
+    token.first() == Some(&b'<') && STOPS.iter().any(|stop| stop.as_bytes() == token)
 }
 
 /// EOS, end of turn, end of message, and control tokens that are known to mean the same.
@@ -195,8 +216,8 @@ fn stops(vocab: &Vocab, specials: &Specials) -> Vec<u64> {
         .flatten()
         .map(|id| id as u64)
         .collect();
-    for (id, (token, &role)) in vocab.tokens.iter().zip(&vocab.roles).enumerate() {
-        if role == Role::Control && STOPS.contains(&token.as_ref()) {
+    for (id, (&token, &role)) in vocab.tokens.iter().zip(&vocab.roles).enumerate() {
+        if role == Role::Control && is_stop(token) {
             stops.push(id as u64);
         }
     }
@@ -223,7 +244,7 @@ fn tokenizer_config(
         ("mask_token", specials.mask),
     ] {
         if let Some(id) = id {
-            out.insert(key.into(), json!(vocab.tokens[id]));
+            out.insert(key.into(), json!(vocab.text(id)?));
         }
     }
     out.insert("add_bos_token".into(), json!(framing.before.is_some()));
@@ -245,7 +266,7 @@ fn chat_template(metadata: &Metadata) -> Result<Option<Json>, Error> {
     let default = metadata.text("tokenizer.chat_template")?;
     let mut named = Vec::new();
     if let Some(names) = metadata.texts("tokenizer.chat_templates")? {
-        for name in names.texts() {
+        for name in names.strings().filter_map(|name| std::str::from_utf8(name).ok()) {
             if let Some(template) = metadata.text(&format!("tokenizer.chat_template.{name}"))? {
                 named.push(json!({"name": name, "template": template}));
             }

@@ -2,18 +2,16 @@
 //!
 //! How texts are split into them is not here.
 
-use std::{borrow::Cow, collections::HashMap, path::Path};
+use std::{borrow::Cow, path::Path};
 
 use crate::{Error, gguf::metadata::Metadata};
 
 /// The vocabulary. A token's place is its id.
 pub(super) struct Vocab<'a> {
-    /// The texts of the tokens; all differ, none is empty.
-    pub(super) tokens: Vec<Cow<'a, str>>,
+    /// The spellings of the tokens as the file has them; [`Vocab::text`] is what they mean.
+    pub(super) tokens: Vec<&'a [u8]>,
     /// What they are for.
     pub(super) roles: Vec<Role>,
-    /// From text to id. Built and asked half a million times while a model opens, hence the hash.
-    pub(super) ids: HashMap<Cow<'a, str>, usize, foldhash::fast::RandomState>,
     file: &'a Path,
 }
 
@@ -53,22 +51,8 @@ impl<'a> Vocab<'a> {
         const ROLES: &str = "tokenizer.ggml.token_type";
         let tokens = metadata.texts(TOKENS)?;
         let tokens = tokens.ok_or_else(|| metadata.missing(TOKENS, "an array of strings"))?;
-        let mut vocab = Vocab {
-            tokens: Vec::new(),
-            roles: Vec::new(),
-            ids: HashMap::default(),
-            file: &metadata.file,
-        };
-        for (id, token) in tokens.texts().enumerate() {
-            let token = match token {
-                "" => Cow::Owned(format!("[EMPTY_{id}]")),
-                token => Cow::Borrowed(token),
-            };
-            if let Some(other) = vocab.ids.insert(token.clone(), id) {
-                return Err(vocab.bad(format!("tokens {other} and {id} are both {token:?}")));
-            }
-            vocab.tokens.push(token);
-        }
+        let mut vocab =
+            Vocab { tokens: tokens.strings().collect(), roles: Vec::new(), file: &metadata.file };
         match metadata.numbers(ROLES)? {
             Some(roles) if roles.len < vocab.tokens.len() => {
                 let expected = format!("one type for each of {} tokens", vocab.tokens.len());
@@ -83,10 +67,24 @@ impl<'a> Vocab<'a> {
         Ok(vocab)
     }
 
-    /// That the vocabulary contradicts itself.
+    /// The text of a token. The few that are empty get a name.
+    pub(super) fn text(&self, id: usize) -> Result<Cow<'a, str>, Error> {
+        match std::str::from_utf8(self.tokens[id]) {
+            Ok("") => Ok(Cow::Owned(empty(id))),
+            Ok(text) => Ok(Cow::Borrowed(text)),
+            Err(_) => Err(self.bad(format!("token {id} is not UTF-8"))),
+        }
+    }
+
+    /// That the vocabulary cannot be.
     pub(super) fn bad(&self, reason: String) -> Error {
         Error::BadFile { file: self.file.to_owned(), reason }
     }
+}
+
+/// What an empty token is called.
+pub(super) fn empty(id: usize) -> String {
+    format!("[EMPTY_{id}]")
 }
 
 /// Ids with a special meaning, each within the vocabulary.

@@ -19,11 +19,10 @@
 //! are too few tiles for the threads, leaves each segment to a task of its own and merges what these
 //! found. Not here: the arithmetic, which is in `simd/ops.rs`.
 
-use std::ops::Range;
-
 use backend::ops::{AttentionOps, HeadNorm};
 use backend::{Attention, BLOCK, Rope};
 
+mod append;
 mod plan;
 mod walk;
 
@@ -46,43 +45,29 @@ pub struct Pages {
     head_dim: usize,
     /// `head_dim` rounded up to whole vectors.
     value_cols: usize,
-    /// One key in f16, on its way to its columns.
-    narrow: Vec<u16>,
 }
 
 impl Pages {
-    /// Where `len` numbers of every block are, for one block and head.
-    fn place(&self, block: u32, kv_head: usize, len: usize) -> Range<usize> {
-        let first = (kv_head * self.n_blocks + block as usize) * len;
-        first..first + len
+    /// Numbers of a block's keys, for one head.
+    fn key_len(&self) -> usize {
+        BLOCK * self.head_dim
+    }
+
+    /// Numbers of a block's values, for one head.
+    fn value_len(&self) -> usize {
+        BLOCK * self.value_cols
     }
 
     /// Keys of a block and head, by column.
     fn keys(&self, block: u32, kv_head: usize) -> &[u16] {
-        &self.keys[self.place(block, kv_head, BLOCK * self.head_dim)]
+        let part = kv_head * self.n_blocks + block as usize;
+        &self.keys[part * self.key_len()..][..self.key_len()]
     }
 
     /// Values of a block and head, by row.
     fn values(&self, block: u32, kv_head: usize) -> &[u16] {
-        &self.values[self.place(block, kv_head, BLOCK * self.value_cols)]
-    }
-
-    /// Stores one `[k | v]` row at `position`.
-    fn write(&mut self, blocks: &[u32], position: usize, kv: &[f32], cpu: &Cpu) {
-        let (block, slot) = (blocks[position / BLOCK], position % BLOCK);
-        let (head_dim, value_cols) = (self.head_dim, self.value_cols);
-        let (k, v) = kv.split_at(kv.len() / 2);
-        let heads = k.chunks_exact(head_dim).zip(v.chunks_exact(head_dim));
-        for (kv_head, (k, v)) in heads.enumerate() {
-            (cpu.kernels.narrow)(k, &mut self.narrow);
-            let keys = self.place(block, kv_head, BLOCK * head_dim);
-            for (column, k) in self.keys[keys].chunks_exact_mut(BLOCK).zip(&self.narrow) {
-                column[slot] = *k;
-            }
-            let values = self.place(block, kv_head, BLOCK * value_cols);
-            let row = &mut self.values[values][slot * value_cols..][..head_dim];
-            (cpu.kernels.narrow)(v, row);
-        }
+        let part = kv_head * self.n_blocks + block as usize;
+        &self.values[part * self.value_len()..][..self.value_len()]
     }
 }
 
@@ -98,7 +83,6 @@ impl AttentionOps for Cpu {
             n_blocks,
             head_dim,
             value_cols,
-            narrow: vec![0; head_dim],
         }
     }
 
@@ -153,16 +137,11 @@ impl AttentionOps for Cpu {
     ) {
         assert_eq!(qkv.cols(), spec.qkv_cols(), "rows are [q | k | v]");
         assert_eq!(pages.head_dim, spec.head_dim);
-        for span in &batch.spans {
-            for (row, position) in span.rows.clone().zip(span.start..) {
-                let kv = &qkv.row(row)[spec.q_cols()..];
-                pages.write(batch.blocks(span), position, kv, self);
-            }
-        }
-        let pages = &*pages;
         let mut plan = self.plan();
+        plan.writes.run(self, qkv, spec, pages, batch);
+        let pages = &*pages;
         plan.make(spec, batch, self.threads());
-        let Plan { outputs, tiles, parts, found, queries } = &mut *plan;
+        let Plan { outputs, tiles, parts, found, queries, .. } = &mut *plan;
         let walk = |tile: usize| Walk {
             ops: self.kernels.ops,
             spec,

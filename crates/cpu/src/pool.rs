@@ -185,6 +185,29 @@ impl Pool {
         });
     }
 
+    /// Calls `f(i, a, b)` for chunk `numbers[i]` of two slices, for every `i`. Both are cut as
+    /// [`Pool::zip_chunks`] does.
+    ///
+    /// The numbers ascend. Anything else would let two tasks write to one place, and panics.
+    pub fn zip_some_chunks<T: Send, U: Send>(
+        &self,
+        numbers: &[usize],
+        (a, a_size): (&mut [T], usize),
+        (b, b_size): (&mut [U], usize),
+        f: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+    ) {
+        assert!(numbers.is_sorted_by(|a, b| a < b), "chunks come in order, each once: {numbers:?}");
+        let (a, b) = (Slots::new(a), Slots::new(b));
+        self.run(numbers.len(), &|i| {
+            // SAFETY: each chunk is handed out once, because `run` runs each `i` once and no number
+            // comes twice.
+            let a = unsafe { a.slice(a.chunk(numbers[i], a_size)) };
+            // SAFETY: as above.
+            let b = unsafe { b.slice(b.chunk(numbers[i], b_size)) };
+            f(i, a, b);
+        });
+    }
+
     /// Calls `f(i, block)` for every one of `blocks` of the row-major matrix `data` of `cols`
     /// columns.
     ///

@@ -5,6 +5,7 @@ use std::ops::Range;
 use backend::{Attention, BLOCK};
 
 use super::SEGMENT;
+use super::append::Writes;
 use crate::simd::Running;
 use crate::{Block, Staged};
 
@@ -17,6 +18,8 @@ const TASKS_PER_THREAD: usize = 4;
 /// needs, then stays.
 #[derive(Default)]
 pub(crate) struct Plan {
+    /// What goes to the pages first.
+    pub(super) writes: Writes,
     /// What each tile gives.
     pub(super) outputs: Vec<Block>,
     /// What each of them attends with.

@@ -93,8 +93,8 @@ impl Walk<'_> {
         for row in 0..self.n_rows() {
             let heads = out.row(row).chunks_exact_mut(self.spec.head_dim);
             for (query, out) in (row * group..).zip(heads) {
-                let (sums, total) = (&merged.sums[query * cols..], merged.running[query].sum);
-                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum / total);
+                let (sums, share) = (&merged.sums[query * cols..], 1.0 / merged.running[query].sum);
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * share);
             }
         }
     }

@@ -98,6 +98,24 @@ fn zipped_chunks_match() {
 }
 
 #[test]
+fn some_chunks_are_those_named() {
+    let pool = Pool::new(2);
+    let (mut a, mut b) = (vec![0; 10], vec![0u8; 5]);
+    let mut run = |numbers: &[usize]| {
+        pool.zip_some_chunks(numbers, (&mut a, 4), (&mut b, 2), |i, a, b| {
+            a.fill(i + 1);
+            b.fill(a.len() as u8);
+        });
+    };
+    run(&[0, 2]);
+    for numbers in [[1, 1], [2, 0], [2, 3]] {
+        let run = AssertUnwindSafe(|| run(&numbers));
+        assert!(catch_unwind(run).is_err(), "{numbers:?}");
+    }
+    assert_eq!(b, [4, 4, 0, 0, 2]);
+}
+
+#[test]
 fn blocks_cover_what_they_name() {
     let pool = Pool::new(2);
     let mut data = vec![0.0; 4 * 6];

@@ -85,17 +85,17 @@ fn add_values(weights: &[BlockScores], seen: Range<usize>, values: &[u16], sums:
         let seen = seen.clone();
         match weights.len() {
             // SAFETY: the instructions are there.
-            1 => unsafe { add_some::<__m256, 1, 4, 2>(weights, seen, values, sums) },
+            1 => unsafe { add_some::<__m256, 1, 4>(weights, seen, values, sums) },
             // SAFETY: as above.
-            2 => unsafe { add_some::<__m256, 2, 4, 2>(weights, seen, values, sums) },
+            2 => unsafe { add_some::<__m256, 2, 4>(weights, seen, values, sums) },
             // SAFETY: as above.
-            3 => unsafe { add_some::<__m256, 3, 2, 2>(weights, seen, values, sums) },
+            3 => unsafe { add_some::<__m256, 3, 2>(weights, seen, values, sums) },
             // SAFETY: as above.
-            4 => unsafe { add_some::<__m256, 4, 2, 2>(weights, seen, values, sums) },
+            4 => unsafe { add_some::<__m256, 4, 2>(weights, seen, values, sums) },
             // SAFETY: as above.
-            5 => unsafe { add_some::<__m256, 5, 2, 2>(weights, seen, values, sums) },
+            5 => unsafe { add_some::<__m256, 5, 2>(weights, seen, values, sums) },
             // SAFETY: as above.
-            _ => unsafe { add_some::<__m256, QUERIES, 2, 2>(weights, seen, values, sums) },
+            _ => unsafe { add_some::<__m256, QUERIES, 2>(weights, seen, values, sums) },
         }
     }
 }

@@ -89,21 +89,21 @@ fn add_values(weights: &[BlockScores], seen: Range<usize>, values: &[u16], sums:
         let seen = seen.clone();
         match weights.len() {
             // SAFETY: the instructions are there.
-            1 => unsafe { add_some::<__m512, 1, 4, 1>(weights, seen, values, sums) },
+            1 => unsafe { add_some::<__m512, 1, 4>(weights, seen, values, sums) },
             // SAFETY: as above.
-            2 => unsafe { add_some::<__m512, 2, 4, 1>(weights, seen, values, sums) },
+            2 => unsafe { add_some::<__m512, 2, 4>(weights, seen, values, sums) },
             // SAFETY: as above.
-            3 => unsafe { add_some::<__m512, 3, 4, 1>(weights, seen, values, sums) },
+            3 => unsafe { add_some::<__m512, 3, 4>(weights, seen, values, sums) },
             // SAFETY: as above.
-            4 => unsafe { add_some::<__m512, 4, 4, 1>(weights, seen, values, sums) },
+            4 => unsafe { add_some::<__m512, 4, 4>(weights, seen, values, sums) },
             // SAFETY: as above.
-            5 => unsafe { add_some::<__m512, 5, 4, 1>(weights, seen, values, sums) },
+            5 => unsafe { add_some::<__m512, 5, 4>(weights, seen, values, sums) },
             // SAFETY: as above.
-            6 => unsafe { add_some::<__m512, 6, 4, 1>(weights, seen, values, sums) },
+            6 => unsafe { add_some::<__m512, 6, 4>(weights, seen, values, sums) },
             // SAFETY: as above.
-            7 => unsafe { add_some::<__m512, 7, 2, 1>(weights, seen, values, sums) },
+            7 => unsafe { add_some::<__m512, 7, 2>(weights, seen, values, sums) },
             // SAFETY: as above.
-            _ => unsafe { add_some::<__m512, QUERIES, 2, 1>(weights, seen, values, sums) },
+            _ => unsafe { add_some::<__m512, QUERIES, 2>(weights, seen, values, sums) },
         }
     }
 }

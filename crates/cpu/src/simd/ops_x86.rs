@@ -71,27 +71,32 @@ pub(super) unsafe fn score_some<W: Wide, const N: usize, const V: usize>(
     }
 }
 
-/// Sums of `N` queries, `V` vectors of columns at a time while there are so many, then `LAST`.
+/// Sums of `N` queries, `V` vectors of columns at a time while there are so many, then two, then one.
 ///
 /// # Safety
 /// The machine has the instructions of `W`.
 #[inline(always)]
-pub(super) unsafe fn add_some<W: Wide, const N: usize, const V: usize, const LAST: usize>(
+pub(super) unsafe fn add_some<W: Wide, const N: usize, const V: usize>(
     weights: &[BlockScores],
     seen: Range<usize>,
     values: &[u16],
     sums: &mut [f32],
 ) {
     let cols = values.len() / BLOCK;
-    let (step, last) = (V * W::LANES, LAST * W::LANES);
-    let many = cols / step * step;
-    for first in (0..many).step_by(step) {
+    let mut first = 0;
+    while first + V * W::LANES <= cols {
         // SAFETY: the instructions are there.
         unsafe { add_columns::<W, N, V>(weights, seen.clone(), values, first, sums) };
+        first += V * W::LANES;
     }
-    for first in (many..cols).step_by(last) {
+    if V > 2 && first + 2 * W::LANES <= cols {
         // SAFETY: as above.
-        unsafe { add_columns::<W, N, LAST>(weights, seen.clone(), values, first, sums) };
+        unsafe { add_columns::<W, N, 2>(weights, seen.clone(), values, first, sums) };
+        first += 2 * W::LANES;
+    }
+    if first < cols {
+        // SAFETY: as above.
+        unsafe { add_columns::<W, N, 1>(weights, seen, values, first, sums) };
     }
 }
 

@@ -1,0 +1,96 @@
+//! Storing the keys and values of a pass in its pages.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use backend::{Attention, BLOCK};
+
+use super::Pages;
+use crate::{Buf, Cpu, Staged};
+
+/// Numbers below which a region of the pool costs more than it saves.
+const ALONE: usize = 1 << 14;
+
+/// Rows that go to one block.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    block: usize,
+    /// Rows of the batch.
+    rows: Range<usize>,
+    /// Where the first of them goes in the block.
+    slot: usize,
+}
+
+/// What a pass stores. Grows to what the largest pass needs, then stays.
+#[derive(Default)]
+pub(super) struct Writes {
+    /// Ascending by block.
+    blocks: Vec<Write>,
+    /// Number of every head's part of each of them in the pages, head after head.
+    parts: Vec<usize>,
+}
+
+thread_local! {
+    /// One key in f16, on its way to its columns.
+    static NARROW: RefCell<Vec<u16>> = RefCell::default();
+}
+
+impl Writes {
+    fn plan(&mut self, spec: &Attention, n_blocks: usize, batch: &Staged) {
+        self.blocks.clear();
+        self.parts.clear();
+        for span in &batch.spans {
+            let (mut row, mut position) = (span.rows.start, span.start);
+            while row < span.rows.end {
+                let slot = position % BLOCK;
+                let rows = row..(row + BLOCK - slot).min(span.rows.end);
+                let block = batch.blocks(span)[position / BLOCK] as usize;
+                (row, position) = (rows.end, position + rows.len());
+                self.blocks.push(Write { block, rows, slot });
+            }
+        }
+        self.blocks.sort_unstable_by_key(|write| write.block);
+        for kv_head in 0..spec.kv_heads {
+            let part = |write: &Write| kv_head * n_blocks + write.block;
+            self.parts.extend(self.blocks.iter().map(part));
+        }
+    }
+
+    /// Stores the keys and values of `[q | k | v]` rows.
+    pub(super) fn run(
+        &mut self,
+        cpu: &Cpu,
+        qkv: &Buf,
+        spec: &Attention,
+        pages: &mut Pages,
+        batch: &Staged,
+    ) {
+        self.plan(spec, pages.n_blocks, batch);
+        let (key_len, value_len) = (pages.key_len(), pages.value_len());
+        let store = |i: usize, keys: &mut [u16], values: &mut [u16]| {
+            let write = &self.blocks[i % self.blocks.len()];
+            let first = spec.q_cols() + i / self.blocks.len() * spec.head_dim;
+            NARROW.with_borrow_mut(|narrow| {
+                narrow.resize(spec.head_dim, 0);
+                for (row, slot) in write.rows.clone().zip(write.slot..) {
+                    let (k, v) = qkv.row(row)[first..].split_at(spec.kv_cols());
+                    (cpu.kernels.narrow)(&k[..spec.head_dim], narrow);
+                    for (column, k) in keys.chunks_exact_mut(BLOCK).zip(&*narrow) {
+                        column[slot] = *k;
+                    }
+                    let values = &mut values[slot * pages.value_cols..][..spec.head_dim];
+                    (cpu.kernels.narrow)(&v[..spec.head_dim], values);
+                }
+            });
+        };
+        let (keys, values) = (&mut pages.keys, &mut pages.values);
+        if batch.n_rows() * spec.kv_cols() >= ALONE {
+            let (keys, values) = ((&mut keys[..], key_len), (&mut values[..], value_len));
+            return cpu.pool.zip_some_chunks(&self.parts, keys, values, store);
+        }
+        for (i, part) in self.parts.iter().enumerate() {
+            let keys = &mut keys[part * key_len..][..key_len];
+            store(i, keys, &mut values[part * value_len..][..value_len]);
+        }
+    }
+}

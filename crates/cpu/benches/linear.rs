@@ -1,7 +1,7 @@
 //! Speed of linear layers by packing and number of rows: bytes of weights read per second, and
 //! multiply-adds per second.
 //!
-//! `cargo bench -p hearth-cpu --bench linear -- [threads [isa [part of a packing's name]]]`
+//! `cargo bench -p hearth-cpu --bench linear -- [threads [isa [part of a packing's name [rows [outputs]]]]]`
 //!
 //! Elements are arbitrary bytes; only the time is looked at, and it does not depend on them.
 
@@ -11,11 +11,14 @@ use backend::ops::{DenseOps, Memory};
 use hearth_cpu::{Activations, Cpu, Isa, Options};
 use weights::{Float, GgufType, Matrix, Packing};
 
-/// Outputs and columns of the layer: more bytes than the caches hold, as in a real model.
-const SHAPE: (usize, usize) = (16_384, 1536);
+/// Outputs of the layer, unless others are asked for: more bytes than the caches hold, as in a real
+/// model.
+const OUTPUTS: usize = 32_768;
+/// Columns of the layer.
+const COLS: usize = 1536;
 const ROWS: [usize; 4] = [1, 4, 8, 128];
 /// Every figure is the median of this many runs.
-const RUNS: usize = 5;
+const RUNS: usize = 31;
 
 fn main() {
     let args: Vec<String> = std::env::args().filter(|arg| !arg.starts_with("--")).collect();
@@ -27,23 +30,29 @@ fn main() {
     let threads = args.get(1).and_then(|n| n.parse().ok()).unwrap_or(0);
     let wanted = args.get(3).cloned().unwrap_or_default().to_lowercase();
     let cpu = Cpu::new(&Options { threads, activations: Activations::Int8, isa });
-    println!("{} threads, {}, {} x {}", cpu.threads(), cpu.isa(), SHAPE.0, SHAPE.1);
+    let rows = args.get(4).and_then(|rows| rows.parse().ok());
+    let outputs = args.get(5).and_then(|outputs| outputs.parse().ok()).unwrap_or(OUTPUTS);
+    println!("{} threads, {}, {outputs} x {COLS}", cpu.threads(), cpu.isa());
     println!("{:<44} rows       ms    GB/s  GMAC/s", "packing");
     for packing in packings() {
         let name = format!("{packing:?}");
         if name.to_lowercase().contains(&wanted) {
-            ROWS.iter().for_each(|rows| measure(&cpu, &name, packing, *rows));
+            match rows {
+                Some(rows) => measure(&cpu, &name, packing, (rows, outputs)),
+                None => {
+                    ROWS.iter().for_each(|rows| measure(&cpu, &name, packing, (*rows, outputs)))
+                }
+            }
         }
     }
 }
 
-fn measure(cpu: &Cpu, name: &str, packing: Packing, rows: usize) {
-    let (outputs, cols) = SHAPE;
-    let matrix = matrix(packing);
+fn measure(cpu: &Cpu, name: &str, packing: Packing, (rows, outputs): (usize, usize)) {
+    let matrix = matrix(packing, outputs);
     let n_bytes = matrix.data.len() + matrix.scales.len() + matrix.biases.len();
     let weight = cpu.weight(&[matrix]);
-    let mut x = cpu.buf(rows * cols);
-    for (i, x) in x.reshape(rows, cols).iter_mut().enumerate() {
+    let mut x = cpu.buf(rows * COLS);
+    for (i, x) in x.reshape(rows, COLS).iter_mut().enumerate() {
         *x = (i % 97) as f32 * 0.1 - 4.0;
     }
     let mut out = cpu.buf(rows * outputs);
@@ -57,7 +66,7 @@ fn measure(cpu: &Cpu, name: &str, packing: Packing, rows: usize) {
         .collect();
     seconds.sort_by(f64::total_cmp);
     let median = seconds[RUNS / 2];
-    let macs = (rows * outputs * cols) as f64;
+    let macs = (rows * outputs * COLS) as f64;
     println!(
         "{name:<44} {rows:>4} {:>8.2} {:>7.2} {:>7.1}",
         median * 1e3,
@@ -77,17 +86,16 @@ fn packings() -> Vec<Packing> {
     all
 }
 
-fn matrix(packing: Packing) -> Matrix {
-    let (rows, cols) = SHAPE;
+fn matrix(packing: Packing, rows: usize) -> Matrix {
     let bytes = |n: usize| (0..n).map(|i| (i * 37 % 61) as u8).collect::<Vec<u8>>().into();
-    let n_scales = rows * packing.row_scale_bytes(cols);
+    let n_scales = rows * packing.row_scale_bytes(COLS);
     let n_biases = if matches!(packing, Packing::Affine { .. }) { n_scales } else { 0 };
     Matrix {
         name: String::new(),
         rows,
-        cols,
+        cols: COLS,
         packing,
-        data: bytes(rows * packing.row_bytes(cols)),
+        data: bytes(rows * packing.row_bytes(COLS)),
         scales: bytes(n_scales),
         biases: bytes(n_biases),
     }

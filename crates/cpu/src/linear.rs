@@ -7,11 +7,12 @@
 //! [`crate::Kernels::dot_codes`]'s for weights with codes, [`crate::Kernels::dot_floats`]'s for the
 //! rest and for exact activations; the bias is added last.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use weights::Matrix;
 
-use crate::pack::{CODE_COLS, CodePanel, Coding, FLOAT_COLS, FloatPanel, LANES, Piece};
+use crate::pack::{CODE_COLS, CodePanel, Coding, FLOAT_COLS, FloatPanel, LANES, Piece, Source};
 use crate::pool::{Block, BlockMut};
 use crate::rounded::{GROUP, Rounded};
 use crate::{Activations, Buf, Cpu, Vector, Weight};
@@ -84,14 +85,16 @@ fn meetings(
     let mut scratch = cpu.scratch();
     let Scratch { rounded, tasks, blocks } = &mut *scratch;
     plan(cpu, w, groups, tasks, blocks);
-    if tasks.iter().any(|task| cpu.uses_codes(w.part(task.part))) {
+    if tasks.iter().any(|task| cpu.coding(w.part(task.part)).is_some()) {
         round(cpu, x, rounded);
     }
     let input = Input { floats: x.values(), rounded, cols: x.cols() };
     let bias = bias.map(|bias| bias.0.as_slice());
     cpu.pool.blocks(out, n_outputs, blocks, |i, out| {
         let bias = bias.map(|bias| &bias[blocks[i].cols.clone()]);
-        run(cpu, w.part(tasks[i].part), &tasks[i], (&input, &blocks[i].rows), bias, out);
+        let matrix = w.part(tasks[i].part);
+        let work = Work { cpu, matrix, coding: cpu.coding(matrix), input: &input };
+        BENCH.with_borrow_mut(|bench| work.run(&tasks[i], &blocks[i].rows, bias, bench, out));
     });
 }
 
@@ -126,85 +129,78 @@ fn plan(cpu: &Cpu, w: &Weight, groups: &[Meeting], tasks: &mut Vec<Task>, blocks
     }
 }
 
-/// One task: panel by panel, and for every panel as many rows at a time as stay in the cache.
-fn run(
-    cpu: &Cpu,
-    matrix: &Matrix,
-    task: &Task,
-    (input, rows): (&Input<'_>, &Range<usize>),
-    bias: Option<&[f32]>,
-    mut out: BlockMut<'_>,
-) {
-    let mut work = Work::new(cpu, matrix);
-    let mut acc = [[0.0; LANES]; MAX_ROWS];
-    for first in (0..task.outputs.len()).step_by(LANES) {
-        let n = LANES.min(task.outputs.len() - first);
-        let start = task.outputs.start + first;
-        for batch in rows.clone().step_by(MAX_ROWS) {
-            let batch = batch..(batch + MAX_ROWS).min(rows.end);
-            let acc = &mut acc[..batch.len()];
-            acc.fill([0.0; LANES]);
-            work.multiply(start..start + n, input, batch.start, acc);
-            for (r, acc) in acc.iter().enumerate() {
-                let out = &mut out.row(batch.start - rows.start + r)[first..first + n];
-                match bias {
-                    None => out.copy_from_slice(&acc[..n]),
-                    Some(bias) => {
-                        let sums = acc.iter().zip(&bias[first..first + n]);
-                        out.iter_mut().zip(sums).for_each(|(out, (acc, bias))| *out = acc + bias);
+/// What a thread works with. Kept, because clearing it would take as long as using it.
+#[derive(Default)]
+struct Bench {
+    codes: CodePanel,
+    floats: FloatPanel,
+    sums: Vec<[f32; LANES]>,
+}
+
+thread_local! {
+    static BENCH: RefCell<Box<Bench>> = RefCell::default();
+}
+
+/// A task at work.
+struct Work<'a> {
+    cpu: &'a Cpu,
+    matrix: &'a Matrix,
+    /// How it is multiplied as codes, if it is.
+    coding: Option<Coding>,
+    input: &'a Input<'a>,
+}
+
+impl Work<'_> {
+    /// Panel by panel, and for every panel as many rows at a time as stay in the cache.
+    fn run(
+        &self,
+        task: &Task,
+        rows: &Range<usize>,
+        bias: Option<&[f32]>,
+        bench: &mut Bench,
+        mut out: BlockMut<'_>,
+    ) {
+        for first in (0..task.outputs.len()).step_by(LANES) {
+            let n = LANES.min(task.outputs.len() - first);
+            let start = task.outputs.start + first;
+            for batch in rows.clone().step_by(MAX_ROWS) {
+                let batch = batch..(batch + MAX_ROWS).min(rows.end);
+                bench.sums.clear();
+                bench.sums.resize(batch.len(), [0.0; LANES]);
+                self.multiply(start..start + n, batch.start, bench);
+                for (r, sums) in bench.sums.iter().enumerate() {
+                    let out = &mut out.row(batch.start - rows.start + r)[first..first + n];
+                    match bias {
+                        None => out.copy_from_slice(&sums[..n]),
+                        Some(bias) => {
+                            let sums = sums.iter().zip(&bias[first..first + n]);
+                            out.iter_mut().zip(sums).for_each(|(out, (sum, b))| *out = sum + b);
+                        }
                     }
                 }
             }
         }
     }
-}
 
-/// A matrix and the panel its rows go through.
-struct Work<'a> {
-    cpu: &'a Cpu,
-    matrix: &'a Matrix,
-    panel: Panel,
-}
-
-#[allow(clippy::large_enum_variant, reason = "lives on the stack of one task")]
-enum Panel {
-    Codes(CodePanel),
-    Floats(FloatPanel),
-}
-
-impl<'a> Work<'a> {
-    fn new(cpu: &'a Cpu, matrix: &'a Matrix) -> Work<'a> {
-        let panel = if cpu.uses_codes(matrix) {
-            Panel::Codes(CodePanel::new())
-        } else {
-            Panel::Floats(FloatPanel::new())
-        };
-        Work { cpu, matrix, panel }
-    }
-
-    /// Adds the products of rows `row..row + acc.len()` of the input with some outputs.
-    fn multiply(
-        &mut self,
-        outputs: Range<usize>,
-        input: &Input<'_>,
-        row: usize,
-        acc: &mut [[f32; LANES]],
-    ) {
-        let kernels = self.cpu.kernels;
-        match &mut self.panel {
-            Panel::Codes(panel) => {
+    /// Adds to the sums the products of rows of the input from `row` on with some outputs.
+    fn multiply(&self, outputs: Range<usize>, row: usize, bench: &mut Bench) {
+        let (kernels, input, matrix) = (self.cpu.kernels, self.input, self.matrix);
+        let Bench { codes, floats, sums } = bench;
+        match self.coding {
+            Some(coding) => {
                 let stride = input.cols / GROUP;
-                for (piece, next) in pieces(outputs, self.matrix, CODE_COLS) {
-                    (kernels.unpack_codes)(self.matrix, &piece, &next, panel);
+                codes.coding = coding;
+                for piece in pieces(outputs, matrix.cols, CODE_COLS) {
+                    (kernels.unpack_codes)(Source { matrix, piece: &piece }, codes);
                     let x = &input.rounded[row * stride + piece.cols.start / GROUP..];
-                    (kernels.dot_codes)(panel, x, stride, acc);
+                    (kernels.dot_codes)(codes, x, stride, sums);
                 }
             }
-            Panel::Floats(panel) => {
-                for (piece, next) in pieces(outputs, self.matrix, FLOAT_COLS) {
-                    (kernels.unpack_floats)(self.matrix, &piece, &next, panel);
+            None => {
+                for piece in pieces(outputs, matrix.cols, FLOAT_COLS) {
+                    (kernels.unpack_floats)(Source { matrix, piece: &piece }, floats);
                     let x = &input.floats[row * input.cols + piece.cols.start..];
-                    (kernels.dot_floats)(panel, x, input.cols, acc);
+                    (kernels.dot_floats)(floats, x, input.cols, sums);
                 }
             }
         }
@@ -212,36 +208,21 @@ impl<'a> Work<'a> {
 }
 
 impl Cpu {
-    /// Whether `matrix` is multiplied as codes with rounded activations.
-    fn uses_codes(&self, matrix: &Matrix) -> bool {
-        self.activations == Activations::Int8
-            && Coding::of(matrix.packing).is_some()
-            && matrix.cols.is_multiple_of(GROUP)
+    /// How `matrix` becomes codes, if it is multiplied with rounded activations.
+    fn coding(&self, matrix: &Matrix) -> Option<Coding> {
+        let rounds = self.activations == Activations::Int8 && matrix.cols.is_multiple_of(GROUP);
+        if rounds { Coding::of(matrix.packing) } else { None }
     }
 }
 
 /// All columns of some outputs in pieces of at most `most` columns, about equally long and starting
-/// at multiples of [`STEP`]; with each, what will be read after it: the next piece, or the first of
-/// the outputs below.
-fn pieces(
-    outputs: Range<usize>,
-    matrix: &Matrix,
-    most: usize,
-) -> impl Iterator<Item = (Piece, Piece)> {
-    let (n_rows, n_cols) = (matrix.rows, matrix.cols);
+/// at multiples of [`STEP`].
+fn pieces(rows: Range<usize>, n_cols: usize, most: usize) -> impl Iterator<Item = Piece> {
     let n = n_cols.div_ceil(most).max(1);
     let step = n_cols.div_ceil(n).next_multiple_of(STEP).min(most);
-    let cols = move |start: usize| start..(start + step).min(n_cols);
-    let below = outputs.end..(outputs.end + LANES).min(n_rows);
-    (0..n_cols).step_by(step).map(move |start| {
-        let piece = Piece { rows: outputs.clone(), cols: cols(start) };
-        let next = if piece.cols.end < n_cols {
-            Piece { rows: outputs.clone(), cols: cols(piece.cols.end) }
-        } else {
-            Piece { rows: below.clone(), cols: cols(0) }
-        };
-        (piece, next)
-    })
+    (0..n_cols)
+        .step_by(step)
+        .map(move |start| Piece { rows: rows.clone(), cols: start..(start + step).min(n_cols) })
 }
 
 #[cfg(test)]

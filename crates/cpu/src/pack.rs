@@ -3,13 +3,13 @@
 //!
 //! The bytes of a model stay as they lie in its file. A panel is [`LANES`] rows of a weight by some
 //! columns, unpacked into the L1 cache just before it is multiplied with every row of activations
-//! there is. **A format is one function** that unpacks some blocks of one row (in the files of this
-//! module) plus its line in [`Coding::of`] and in [`unpack_row`]; the multiplying knows none of them.
+//! there is. **A format is one function** that unpacks one block of some rows (in the files of this
+//! module) plus its lines in [`Coding::of`] and in [`with_format`]; the multiplying knows none of them.
+//! The function is written once, in [`Words`], for every instruction set.
 //!
 //! Not the definition of any format: that is [`Matrix::dequantize_row`], and the tests compare.
 
 mod affine;
-mod bytes;
 mod fp4;
 mod k;
 mod legacy;
@@ -19,7 +19,8 @@ use std::ops::Range;
 
 use weights::{GgufType, Matrix, Packing};
 
-use crate::{Weight, simd};
+use crate::Weight;
+use crate::simd::{self, Available, CACHE_LINE, Place, Rows, Side, Words};
 
 pub(crate) use widen::widen_row;
 
@@ -30,7 +31,7 @@ pub(crate) const LANES: usize = 16;
 pub(crate) const CODE_COLS: usize = 768;
 /// Most columns of a [`FloatPanel`].
 pub(crate) const FLOAT_COLS: usize = 256;
-/// Rows that are unpacked before they are interleaved.
+/// Rows of floats that are widened before they are interleaved.
 pub(crate) const STAGED_ROWS: usize = 8;
 
 /// How the codes of a packing stand for numbers.
@@ -95,12 +96,12 @@ pub(crate) struct Piece {
     pub(crate) cols: Range<usize>,
 }
 
-/// Where a format puts one row of a [`CodePanel`].
-pub(crate) struct RowOut<'a> {
-    /// One code per column, in order.
-    pub(crate) codes: &'a mut [u8],
+/// Where a format puts one block of some rows of a [`CodePanel`].
+pub(crate) struct Out<'a> {
+    codes: &'a mut [[u8; 4 * LANES]],
     scales: &'a mut [[f32; LANES]],
     mins: &'a mut [[f32; LANES]],
+    /// The first row.
     lane: usize,
 }
 
@@ -132,9 +133,9 @@ impl Coding {
     }
 }
 
-impl CodePanel {
+impl Default for CodePanel {
     /// A panel of nothing.
-    pub(crate) fn new() -> CodePanel {
+    fn default() -> CodePanel {
         CodePanel {
             codes: [[0; 4 * LANES]; CODE_COLS / 4],
             scales: [[0.0; LANES]; CODE_COLS / 16],
@@ -145,63 +146,204 @@ impl CodePanel {
     }
 }
 
-impl FloatPanel {
+impl Default for FloatPanel {
     /// A panel of nothing.
-    pub(crate) fn new() -> FloatPanel {
+    fn default() -> FloatPanel {
         FloatPanel { values: [[0.0; LANES]; FLOAT_COLS], cols: 0 }
     }
 }
 
-impl RowOut<'_> {
+impl Out<'_> {
+    /// Columns `4 * line..4 * line + 4`, one per byte.
     #[inline(always)]
-    fn scale(&mut self, group: usize, scale: f32) {
-        self.scales[group][self.lane] = scale;
+    fn codes<W: Words>(&mut self, line: usize, codes: W) {
+        codes.put(&mut self.codes[line], self.lane);
     }
 
     #[inline(always)]
-    fn scale_and_min(&mut self, group: usize, scale: f32, min: f32) {
-        self.scales[group][self.lane] = scale;
-        self.mins[group][self.lane] = min;
+    fn scale<W: Words>(&mut self, group: usize, scale: W::Floats) {
+        W::put_floats(scale, &mut self.scales[group], self.lane);
+    }
+
+    #[inline(always)]
+    fn min<W: Words>(&mut self, group: usize, min: W::Floats) {
+        W::put_floats(min, &mut self.mins[group], self.lane);
     }
 }
 
-/// Fills `panel` with `piece`, whose columns are at most [`CODE_COLS`]; lanes without a row hold
-/// leftovers. The bytes of `next` are asked for meanwhile. `interleave` moves rows of codes to where
-/// the panel has its lanes from the given one on.
+/// The low half of every byte.
+const LOW_NIBBLES: u32 = 0x0f0f_0f0f;
+/// The low two bits of every byte.
+const LOW_PAIRS: u32 = 0x0303_0303;
+/// The lowest bit of every byte.
+const LOW_BITS: u32 = 0x0101_0101;
+
+/// The low `4 * BITS` bits as four codes of `BITS` bits, a byte each.
 #[inline(always)]
-pub(crate) fn fill_codes(
-    matrix: &Matrix,
-    Piece { rows, cols }: &Piece,
-    next: &Piece,
-    panel: &mut CodePanel,
-    interleave: impl Fn(&[[u8; CODE_COLS]; STAGED_ROWS], usize, &mut [[u8; 4 * LANES]]),
-) {
-    panel.cols = cols.len();
-    panel.coding = Coding::of(matrix.packing).unwrap_or_else(|| {
-        unreachable!("{:?} has no codes; the caller takes the float path", matrix.packing)
-    });
-    let mut staged = [[0; CODE_COLS]; STAGED_ROWS];
-    for first in (0..rows.len()).step_by(STAGED_ROWS) {
-        let n = (rows.len() - first).min(STAGED_ROWS);
-        for (i, staged) in staged[..n].iter_mut().enumerate() {
-            let CodePanel { scales, mins, .. } = &mut *panel;
-            let lane = first + i;
-            let out = RowOut { codes: &mut staged[..cols.len()], scales, mins, lane };
-            unpack_row(matrix, rows.start + lane, cols.clone(), out);
-            if next.rows.len() > lane {
-                simd::prefetch(data_of(matrix, next.rows.start + lane, &next.cols));
+fn spread<W: Words, const BITS: usize>(x: W) -> W {
+    match BITS {
+        8 => x,
+        4 => {
+            let x = x.and(0xffff);
+            let x = x.or(x.shl(8)).and(0x00ff_00ff);
+            x.or(x.shl(4)).and(LOW_NIBBLES)
+        }
+        _ => {
+            let mask = (1 << BITS) - 1;
+            let mut codes = x.and(mask);
+            for i in 1..4 {
+                codes = codes.or(x.shl((8 - BITS as u32) * i).and(mask << (8 * i)));
+            }
+            codes
+        }
+    }
+}
+
+/// How a packing is unpacked.
+pub(crate) trait Format: Copy {
+    /// Columns that are unpacked together: a block.
+    const COLS: usize;
+    /// Bytes of a row of it.
+    const BYTES: usize;
+    /// Scales of a block.
+    const GROUPS: usize;
+
+    /// Bytes of a row of a block where scales lie apart, and again where minimums do.
+    #[inline(always)]
+    fn bytes_apart(self) -> [usize; 2] {
+        [0, 0]
+    }
+
+    /// Unpacks the scales and minimums that lie apart, those of `n` blocks of some rows.
+    #[inline(always)]
+    fn numbers_apart<W: Words>(self, _from: &[Side<'_, W>; 2], _n: usize, _out: &mut Out<'_>) {}
+
+    /// Unpacks the block of some rows that starts at byte `at` of their pieces.
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>);
+}
+
+/// What can be done with a [`Format`], whichever it is.
+pub(crate) trait Visitor {
+    fn visit(self, format: impl Format);
+}
+
+/// Declares formats that have scales among the codes: columns, scales and bytes of a block, and the
+/// function that unpacks one from a byte on.
+macro_rules! blocks {
+    ($($name:ident: $cols:literal, $groups:literal, $bytes:literal, $unpack:path;)*) => {$(
+        #[derive(Clone, Copy)]
+        struct $name;
+
+        impl Format for $name {
+            const COLS: usize = $cols;
+            const BYTES: usize = $bytes;
+            const GROUPS: usize = $groups;
+
+            #[inline(always)]
+            fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+                $unpack(rows, at, out);
             }
         }
-        interleave(&staged, first, &mut panel.codes[..cols.len() / 4]);
+    )*};
+}
+
+blocks! {
+    Q40: 32, 1, 18, legacy::q4_0;
+    Q41: 32, 1, 20, legacy::q4_1;
+    Q50: 32, 1, 22, legacy::q5_0;
+    Q51: 32, 1, 24, legacy::q5_1;
+    Q80: 32, 1, 34, legacy::q8_0;
+    Iq4Nl: 32, 1, 18, legacy::iq4_nl;
+    GgufMxfp4: 32, 1, 17, fp4::gguf_mxfp4;
+    Q2K: 256, 16, 84, k::q2_k;
+    Q3K: 256, 16, 110, k::q3_k;
+    Q4K: 256, 8, 144, k::q4_k;
+    Q5K: 256, 8, 176, k::q5_k;
+    Q6K: 256, 16, 210, k::q6_k;
+}
+
+/// Hands the format of a packing that has codes to `visitor`.
+#[inline]
+pub(crate) fn with_format(packing: Packing, visitor: impl Visitor) {
+    match packing {
+        Packing::Affine { bits, group, scale } => affine::with_format(bits, group, scale, visitor),
+        Packing::Mxfp4 => visitor.visit(fp4::Mxfp4),
+        Packing::Nvfp4 => visitor.visit(fp4::Nvfp4),
+        Packing::Gguf(ty) => match ty {
+            GgufType::Q4_0 => visitor.visit(Q40),
+            GgufType::Q4_1 => visitor.visit(Q41),
+            GgufType::Q5_0 => visitor.visit(Q50),
+            GgufType::Q5_1 => visitor.visit(Q51),
+            GgufType::Q8_0 => visitor.visit(Q80),
+            GgufType::Iq4Nl => visitor.visit(Iq4Nl),
+            GgufType::Mxfp4 => visitor.visit(GgufMxfp4),
+            GgufType::Q2K => visitor.visit(Q2K),
+            GgufType::Q3K => visitor.visit(Q3K),
+            GgufType::Q4K => visitor.visit(Q4K),
+            GgufType::Q5K => visitor.visit(Q5K),
+            GgufType::Q6K => visitor.visit(Q6K),
+        },
+        Packing::Plain(_) | Packing::Mxfp8 | Packing::Fp8Blocks { .. } => {
+            unreachable!("{packing:?} has no codes; the caller takes the float path")
+        }
+    }
+}
+
+/// Where codes come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) matrix: &'a Matrix,
+    pub(crate) piece: &'a Piece,
+}
+
+/// Fills `panel` with a piece of at most [`CODE_COLS`] columns; lanes without a row hold leftovers.
+/// As many bytes of the rows below are asked for meanwhile.
+#[inline(always)]
+pub(crate) fn fill_codes<W: Words, F: Format>(
+    isa: Available<W>,
+    format: F,
+    Source { matrix, piece }: Source<'_>,
+    panel: &mut CodePanel,
+) {
+    let row_blocks = matrix.cols / F::COLS;
+    let blocks = piece.cols.start / F::COLS..piece.cols.end / F::COLS;
+    let place = |block_bytes: usize| Place {
+        first: (piece.rows.start * row_blocks + blocks.start) * block_bytes,
+        stride: row_blocks * block_bytes,
+        n_rows: piece.rows.len(),
+        len: blocks.len() * block_bytes,
+        ahead: (piece.rows.end * row_blocks + LANES * blocks.start) * block_bytes,
+    };
+    let [scale_bytes, min_bytes] = format.bytes_apart();
+    let data_place = place(F::BYTES);
+    let data = Rows::new(&matrix.data, &data_place);
+    let scales = Rows::new(&matrix.scales, &place(scale_bytes));
+    let mins = Rows::new(&matrix.biases, &place(min_bytes));
+
+    panel.cols = piece.cols.len();
+    let CodePanel { codes, scales: scale_lines, mins: min_lines, .. } = panel;
+    for lane in (0..LANES).step_by(W::ROWS) {
+        let sides = [isa.side(&scales, lane), isa.side(&mins, lane)];
+        let mut out = Out { codes: &mut [], scales: scale_lines, mins: min_lines, lane };
+        format.numbers_apart(&sides, blocks.len(), &mut out);
+    }
+    let codes = codes.chunks_exact_mut(F::COLS / 4);
+    let scale_lines = scale_lines.chunks_exact_mut(F::GROUPS);
+    let min_lines = min_lines.chunks_exact_mut(F::GROUPS);
+    let lines = codes.zip(scale_lines).zip(min_lines).take(blocks.len());
+    for (i, ((codes, scales), mins)) in lines.enumerate() {
+        for lane in (0..LANES).step_by(W::ROWS) {
+            let mut out = Out { codes, scales, mins, lane };
+            format.block(&isa.side(&data, lane), i * F::BYTES, &mut out);
+        }
+        data.catch_up(data_place.ahead + (i + 1) * LANES * F::BYTES);
     }
 }
 
 /// As [`fill_codes`], for a piece of at most [`FLOAT_COLS`] columns.
 #[inline(always)]
 pub(crate) fn fill_floats(
-    matrix: &Matrix,
-    Piece { rows, cols }: &Piece,
-    next: &Piece,
+    Source { matrix, piece: Piece { rows, cols } }: Source<'_>,
     panel: &mut FloatPanel,
     interleave: impl Fn(&[[f32; FLOAT_COLS]; STAGED_ROWS], usize, &mut [[f32; LANES]]),
 ) {
@@ -210,10 +352,11 @@ pub(crate) fn fill_floats(
     for first in (0..rows.len()).step_by(STAGED_ROWS) {
         let n = (rows.len() - first).min(STAGED_ROWS);
         for (i, staged) in staged[..n].iter_mut().enumerate() {
-            let lane = first + i;
-            widen_row(matrix, rows.start + lane, cols.clone(), &mut staged[..cols.len()]);
-            if next.rows.len() > lane {
-                simd::prefetch(data_of(matrix, next.rows.start + lane, &next.cols));
+            let row = rows.start + first + i;
+            widen_row(matrix, row, cols.clone(), &mut staged[..cols.len()]);
+            if row + LANES < matrix.rows {
+                let below = data_of(matrix, row + LANES, cols);
+                (0..below.len()).step_by(CACHE_LINE).for_each(|at| simd::prefetch(below, at));
             }
         }
         interleave(&staged, first, &mut panel.values[..cols.len()]);
@@ -224,41 +367,6 @@ pub(crate) fn fill_floats(
 pub(crate) fn row_f32(weight: &Weight, row: usize, out: &mut [f32]) {
     for (part, rows) in weight.parts(row..row + 1) {
         weight.part(part).dequantize_row(rows.start, out);
-    }
-}
-
-#[inline(always)]
-fn unpack_row(matrix: &Matrix, row: usize, cols: Range<usize>, out: RowOut<'_>) {
-    let packing = matrix.packing;
-    let data = data_of(matrix, row, &cols);
-    let place = (row, matrix.cols);
-    let scale_bytes = |cols| packing.row_scale_bytes(cols);
-    let scales = part_of_row(&matrix.scales, place, &cols, scale_bytes);
-    match packing {
-        Packing::Affine { bits, group, scale } => {
-            let mins = part_of_row(&matrix.biases, place, &cols, scale_bytes);
-            affine::unpack(bits, data, out.codes);
-            affine::scales(scale, usize::from(group), (scales, mins), out);
-        }
-        Packing::Mxfp4 => fp4::mxfp4(data, scales, out),
-        Packing::Nvfp4 => fp4::nvfp4(data, scales, out),
-        Packing::Gguf(ty) => match ty {
-            GgufType::Q4_0 => legacy::q4_0(data, out),
-            GgufType::Q4_1 => legacy::q4_1(data, out),
-            GgufType::Q5_0 => legacy::q5_0(data, out),
-            GgufType::Q5_1 => legacy::q5_1(data, out),
-            GgufType::Q8_0 => legacy::q8_0(data, out),
-            GgufType::Iq4Nl => legacy::iq4_nl(data, out),
-            GgufType::Mxfp4 => fp4::gguf_mxfp4(data, out),
-            GgufType::Q2K => k::q2_k(data, out),
-            GgufType::Q3K => k::q3_k(data, out),
-            GgufType::Q4K => k::q4_k(data, out),
-            GgufType::Q5K => k::q5_k(data, out),
-            GgufType::Q6K => k::q6_k(data, out),
-        },
-        Packing::Plain(_) | Packing::Mxfp8 | Packing::Fp8Blocks { .. } => {
-            unreachable!("{packing:?} has no codes")
-        }
     }
 }
 

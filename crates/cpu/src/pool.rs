@@ -1,7 +1,7 @@
 //! The threads of the device: started once, spinning for a moment between regions, then parked.
 //!
-//! A region is `n_tasks` calls of one closure, shared out by a counter; the caller takes part and
-//! returns when all are done. Starting a region neither allocates nor locks. Which thread runs which
+//! A region is `n_tasks` calls of one closure. Each thread has a share of neighbouring tasks, and
+//! helps the others when it is done; the caller takes part and returns when all are done. Starting a region neither allocates nor locks. Which thread runs which
 //! task is chance, so a task must not care: every result of this crate depends on its index alone.
 //!
 //! Regions that write share one slice out so that no two tasks hold the same element; the proofs of
@@ -63,8 +63,8 @@ struct Shared {
     gate: AtomicUsize,
     /// The region; written only while the gate is closed and nobody is inside.
     region: UnsafeCell<Region>,
-    /// Next task of the region.
-    next: AtomicUsize,
+    /// Next task of each thread's own share of the region.
+    next: Vec<Next>,
     /// Held by the caller of the running region.
     busy: AtomicBool,
     /// Set when a worker's task panicked; the payload is in `panic`.
@@ -74,6 +74,11 @@ struct Shared {
     /// One flag per worker: it is parked, or about to be.
     parked: Vec<AtomicBool>,
 }
+
+/// On a cache line of its own, because each is mostly used by one thread.
+#[repr(align(64))]
+#[derive(Default)]
+struct Next(AtomicUsize);
 
 #[derive(Clone, Copy)]
 struct Region {
@@ -95,7 +100,7 @@ impl Pool {
             epoch: AtomicUsize::new(0),
             gate: AtomicUsize::new(0),
             region: UnsafeCell::new(Region { task: &|_| (), n_tasks: 0 }),
-            next: AtomicUsize::new(0),
+            next: (0..threads).map(|_| Next::default()).collect(),
             busy: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
@@ -132,7 +137,7 @@ impl Pool {
                 worker.thread().unpark();
             }
         }
-        let own = catch_unwind(AssertUnwindSafe(|| self.shared.take_tasks(n_tasks, task)));
+        let own = catch_unwind(AssertUnwindSafe(|| self.shared.take_tasks(0, n_tasks, task)));
         let theirs = self.shared.close();
         self.shared.busy.store(false, SeqCst);
         if let Some(payload) = own.err().or(theirs) {
@@ -266,7 +271,9 @@ impl Shared {
         // SAFETY: the gate is closed with nobody inside (`close` waited for it), and `busy` keeps
         // other callers out, so nobody else touches `region`.
         unsafe { *self.region.get() = Region { task, n_tasks } };
-        self.next.store(0, SeqCst);
+        for (thread, next) in self.next.iter().enumerate() {
+            next.0.store(self.share(thread, n_tasks).start, SeqCst);
+        }
         self.gate.fetch_or(OPEN, SeqCst);
         self.epoch.fetch_add(1, SeqCst);
     }
@@ -289,13 +296,24 @@ impl Shared {
         self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn take_tasks(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        loop {
-            let index = self.next.fetch_add(1, SeqCst);
-            if index >= n_tasks {
-                return;
+    /// Tasks of a thread's own share: neighbours, so that it walks through memory in order.
+    fn share(&self, thread: usize, n_tasks: usize) -> Range<usize> {
+        let n = self.next.len();
+        n_tasks * thread / n..n_tasks * (thread + 1) / n
+    }
+
+    /// Runs what is left of a thread's own share, then of the others'.
+    fn take_tasks(&self, thread: usize, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        let n = self.next.len();
+        for owner in (thread..n).chain(0..thread) {
+            let end = self.share(owner, n_tasks).end;
+            loop {
+                let index = self.next[owner].0.fetch_add(1, SeqCst);
+                if index >= end {
+                    break;
+                }
+                task(index);
             }
-            task(index);
         }
     }
 
@@ -308,7 +326,7 @@ impl Shared {
                 // SAFETY: this thread is counted in an open gate, so the region stays as it is until
                 // the count goes down again.
                 let region = unsafe { *self.region.get() };
-                let run = || self.take_tasks(region.n_tasks, region.task);
+                let run = || self.take_tasks(index + 1, region.n_tasks, region.task);
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
                     *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
                     self.panicked.store(true, SeqCst);

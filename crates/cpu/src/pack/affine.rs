@@ -3,57 +3,137 @@
 
 use weights::Float;
 
-use super::RowOut;
-use super::bytes::{LOW_PAIRS, spread_nibbles};
-use crate::float::float_at;
+use super::{Format, LANES, Out, Visitor, spread};
+use crate::simd::{Side, Words};
 
-/// Unpacks a stream that starts at a byte. `codes` is a multiple of 32 long.
-#[inline(always)]
-pub(super) fn unpack(bits: u8, data: &[u8], codes: &mut [u8]) {
+/// Codes of `BITS` bits in groups of `32 * RUNS`, with a scale and a bias each.
+#[derive(Clone, Copy)]
+struct Affine<const BITS: usize, const RUNS: usize>(Float);
+
+/// Hands the format with these parameters to `visitor`.
+#[inline]
+pub(super) fn with_format(bits: u8, group: u16, float: Float, visitor: impl Visitor) {
     match bits {
-        2 => each::<2, 8>(data, codes, |[a, b]| {
-            let x = u64::from(u16::from_le_bytes([a, b]));
-            let x = (x | x << 24) & 0x0000_00ff_0000_00ff;
-            let x = (x | x << 12) & 0x000f_000f_000f_000f;
-            ((x | x << 6) & LOW_PAIRS).to_le_bytes()
-        }),
-        3 => each::<3, 8>(data, codes, |[a, b, c]| {
-            let word = u32::from_le_bytes([a, b, c, 0]);
-            std::array::from_fn(|i| (word >> (3 * i)) as u8 & 7)
-        }),
-        4 => each::<4, 8>(data, codes, |packed| spread_nibbles(packed).to_le_bytes()),
-        5 => each::<5, 8>(data, codes, |[a, b, c, d, e]| {
-            let word = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
-            std::array::from_fn(|i| (word >> (5 * i)) as u8 & 31)
-        }),
-        6 => each::<3, 4>(data, codes, |[a, b, c]| {
-            [a & 63, a >> 6 | b << 2 & 63, b >> 4 | c << 4 & 63, c >> 2]
-        }),
-        8 => codes.copy_from_slice(data),
+        2 => with_bits::<2>(group, float, visitor),
+        3 => with_bits::<3>(group, float, visitor),
+        4 => with_bits::<4>(group, float, visitor),
+        5 => with_bits::<5>(group, float, visitor),
+        6 => with_bits::<6>(group, float, visitor),
+        8 => with_bits::<8>(group, float, visitor),
         _ => unreachable!("affine codes of {bits} bits are refused when a model is opened"),
     }
 }
 
-/// Repeats the scale and bias of every group for its runs of 32.
-#[inline(always)]
-pub(super) fn scales(float: Float, group: usize, packed: (&[u8], &[u8]), mut out: RowOut<'_>) {
-    let runs = group / 32;
-    for run in 0..out.codes.len() / 32 {
-        let (scale, min) =
-            (float_at(float, packed.0, run / runs), float_at(float, packed.1, run / runs));
-        out.scale_and_min(run, scale, min);
+#[inline]
+fn with_bits<const BITS: usize>(group: u16, float: Float, visitor: impl Visitor) {
+    match group {
+        32 => visitor.visit(Affine::<BITS, 1>(float)),
+        64 => visitor.visit(Affine::<BITS, 2>(float)),
+        128 => visitor.visit(Affine::<BITS, 4>(float)),
+        _ => unreachable!("affine groups of {group} are refused when a model is opened"),
     }
 }
 
-/// Turns every `BYTES` bytes into `N` codes.
+impl<const BITS: usize, const RUNS: usize> Format for Affine<BITS, RUNS> {
+    const COLS: usize = 32 * RUNS;
+    const BYTES: usize = 4 * BITS * RUNS;
+    const GROUPS: usize = RUNS;
+
+    #[inline(always)]
+    fn bytes_apart(self) -> [usize; 2] {
+        [self.0.n_bytes(); 2]
+    }
+
+    #[inline(always)]
+    fn numbers_apart<W: Words>(self, from: &[Side<'_, W>; 2], n: usize, out: &mut Out<'_>) {
+        let [scales, mins] = from;
+        numbers::<W, RUNS>(self.0, scales, n, out.lane, out.scales);
+        numbers::<W, RUNS>(self.0, mins, n, out.lane, out.mins);
+    }
+
+    #[inline(always)]
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+        for run in 0..RUNS {
+            codes::<W, BITS>(rows, at + 4 * BITS * run, 8 * run, out);
+        }
+    }
+}
+
+/// `n` numbers of some rows, each `RUNS` times.
 #[inline(always)]
-fn each<const BYTES: usize, const N: usize>(
-    data: &[u8],
-    codes: &mut [u8],
-    unpack: impl Fn([u8; BYTES]) -> [u8; N],
+fn numbers<W: Words, const RUNS: usize>(
+    float: Float,
+    side: &Side<'_, W>,
+    n: usize,
+    lane: usize,
+    lines: &mut [[f32; LANES]],
 ) {
-    let (data, codes) = (data.as_chunks::<BYTES>().0, codes.as_chunks_mut::<N>().0);
-    for (codes, data) in codes.iter_mut().zip(data) {
-        *codes = unpack(*data);
+    // Sixteen bytes at a time, then one by one.
+    let n_quads = n * float.n_bytes() / 16;
+    for i in 0..n_quads {
+        for (k, word) in side.quad(16 * i).into_iter().enumerate() {
+            let word_at = 4 * i + k;
+            match float {
+                Float::F32 => put::<W, RUNS>(word.f32(), word_at, lane, lines),
+                Float::F16 => {
+                    put::<W, RUNS>(word.f16(), 2 * word_at, lane, lines);
+                    put::<W, RUNS>(word.shr(16).f16(), 2 * word_at + 1, lane, lines);
+                }
+                Float::Bf16 => {
+                    put::<W, RUNS>(word.shl(16).f32(), 2 * word_at, lane, lines);
+                    put::<W, RUNS>(word.and(0xffff_0000).f32(), 2 * word_at + 1, lane, lines);
+                }
+            }
+        }
+    }
+    for i in n_quads * 16 / float.n_bytes()..n {
+        let number = match float {
+            Float::F32 => side.word(4 * i).f32(),
+            Float::F16 => side.half(2 * i).f16(),
+            Float::Bf16 => side.half(2 * i).shl(16).f32(),
+        };
+        put::<W, RUNS>(number, i, lane, lines);
+    }
+}
+
+/// Puts number `i` where its runs of 32 have theirs.
+#[inline(always)]
+fn put<W: Words, const RUNS: usize>(
+    number: W::Floats,
+    i: usize,
+    lane: usize,
+    lines: &mut [[f32; LANES]],
+) {
+    for line in &mut lines[i * RUNS..(i + 1) * RUNS] {
+        W::put_floats(number, line, lane);
+    }
+}
+
+/// 32 codes of `BITS` bits.
+#[inline(always)]
+fn codes<W: Words, const BITS: usize>(
+    rows: &Side<'_, W>,
+    at: usize,
+    first_line: usize,
+    out: &mut Out<'_>,
+) {
+    // Words are read by fours where so many are there. Those past the codes are never used.
+    let mut words = [rows.word(at); 8];
+    for first in (0..BITS).step_by(4) {
+        if first + 4 <= BITS {
+            words[first..first + 4].copy_from_slice(&rows.quad(at + 4 * first));
+        } else {
+            for (i, word) in words[..BITS].iter_mut().enumerate().skip(first) {
+                *word = rows.word(at + 4 * i);
+            }
+        }
+    }
+    for line in 0..8 {
+        let (word, bit) = (line * 4 * BITS / 32, (line * 4 * BITS % 32) as u32);
+        let mut field = words[word].shr(bit);
+        if bit as usize + 4 * BITS > 32 {
+            field = field.or(words[word + 1].shl(32 - bit));
+        }
+        out.codes(first_line + line, spread::<W, BITS>(field));
     }
 }

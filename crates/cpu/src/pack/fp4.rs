@@ -1,59 +1,84 @@
 //! Four-bit floats: sign, two bits of exponent, one of fraction. Twice their values are whole
 //! numbers from -12 to 12, so they become codes, and their scales are halved.
 
-use super::bytes::spread_nibbles;
-use super::{Level, RowOut, legacy};
+use super::{Format, Level, Out, legacy, spread};
 use crate::float::{e4m3_to_f32, e8m0_to_f32, half_of_e8m0};
+use crate::simd::{Side, Words};
 
 /// The code of zero.
 pub(super) const ZERO: u8 = 12;
 /// What the codes mean.
 pub(super) const LEVEL: Level = Level::Zero(ZERO as i32);
+/// Codes by nibble: 0, 1, 2, 3, 4, 6, 8, 12 doubled values up, then down.
+const CODES: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
 
 /// MLX: low nibble first, a power of two per 32 elements.
-#[inline(always)]
-pub(super) fn mxfp4(data: &[u8], scales: &[u8], mut out: RowOut<'_>) {
-    alternating(data, out.codes);
-    for (group, scale) in scales.iter().enumerate() {
-        out.scale(group, 0.5 * e8m0_to_f32(*scale));
+#[derive(Clone, Copy)]
+pub(super) struct Mxfp4;
+
+/// MLX: low nibble first, an 8-bit float per 16 elements.
+#[derive(Clone, Copy)]
+pub(super) struct Nvfp4;
+
+impl Format for Mxfp4 {
+    const COLS: usize = 32;
+    const BYTES: usize = 16;
+    const GROUPS: usize = 1;
+
+    #[inline(always)]
+    fn bytes_apart(self) -> [usize; 2] {
+        [1, 0]
+    }
+
+    #[inline(always)]
+    fn numbers_apart<W: Words>(self, [scales, _]: &[Side<'_, W>; 2], n: usize, out: &mut Out<'_>) {
+        for i in 0..n {
+            out.scale::<W>(i, scales.floats(i, |[scale]| 0.5 * e8m0_to_f32(scale)));
+        }
+    }
+
+    #[inline(always)]
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+        alternating(rows, at, out);
     }
 }
 
-/// MLX: low nibble first, an 8-bit float per 16 elements.
-#[inline(always)]
-pub(super) fn nvfp4(data: &[u8], scales: &[u8], mut out: RowOut<'_>) {
-    alternating(data, out.codes);
-    for (group, scale) in scales.iter().enumerate() {
-        out.scale(group, 0.5 * e4m3_to_f32(*scale));
+impl Format for Nvfp4 {
+    const COLS: usize = 32;
+    const BYTES: usize = 16;
+    const GROUPS: usize = 2;
+
+    #[inline(always)]
+    fn bytes_apart(self) -> [usize; 2] {
+        [2, 0]
+    }
+
+    #[inline(always)]
+    fn numbers_apart<W: Words>(self, [scales, _]: &[Side<'_, W>; 2], n: usize, out: &mut Out<'_>) {
+        for i in 0..2 * n {
+            out.scale::<W>(i, scales.floats(i, |[scale]| 0.5 * e4m3_to_f32(scale)));
+        }
+    }
+
+    #[inline(always)]
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+        alternating(rows, at, out);
     }
 }
 
 /// GGUF: the scale in front of sixteen bytes, whose low nibbles come first.
 #[inline(always)]
-pub(super) fn gguf_mxfp4(data: &[u8], mut out: RowOut<'_>) {
-    for (group, block) in data.as_chunks::<17>().0.iter().enumerate() {
-        let Some(codes) = out.codes[group * 32..].first_chunk_mut() else { return };
-        legacy::nibbles(&block[1..], codes);
-        from_nibbles(codes);
-        out.scale(group, half_of_e8m0(block[0]));
+pub(super) fn gguf_mxfp4<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    for (line, nibbles) in legacy::nibbles(rows, at + 1).into_iter().enumerate() {
+        out.codes(line, nibbles.lookup(&CODES));
     }
+    out.scale::<W>(0, rows.floats(at, |[scale]| half_of_e8m0(scale)));
 }
 
 #[inline(always)]
-fn alternating(data: &[u8], codes: &mut [u8]) {
-    for (codes, packed) in codes.as_chunks_mut::<8>().0.iter_mut().zip(data.as_chunks().0) {
-        *codes = spread_nibbles(*packed).to_le_bytes();
-    }
-    from_nibbles(codes);
-}
-
-/// Doubled values are 0, 1, 2, 3, 4, 6, 8, 12 by the low three bits. Arithmetic rather than a table,
-/// so that it is done for many at once.
-#[inline(always)]
-fn from_nibbles(codes: &mut [u8]) {
-    for code in codes {
-        let n = *code & 7;
-        let size = n + n.saturating_sub(4) + 2 * u8::from(n == 7);
-        *code = if *code & 8 == 0 { ZERO + size } else { ZERO - size };
+fn alternating<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    for (i, packed) in rows.quad(at).into_iter().enumerate() {
+        out.codes(2 * i, spread::<W, 4>(packed).lookup(&CODES));
+        out.codes(2 * i + 1, spread::<W, 4>(packed.shr(16)).lookup(&CODES));
     }
 }

@@ -3,107 +3,92 @@
 //! All 4- and 5-bit layouts put elements 0..16 into the low nibbles and 16..32 into the high nibbles
 //! of the same sixteen bytes.
 
-use super::RowOut;
-use super::bytes::{LOW_NIBBLES, bytewise};
-use crate::float::f16_at;
+use super::{LOW_NIBBLES, Out};
+use crate::simd::{Side, Words};
 
 /// The values of IQ4_NL, 128 added.
 const IQ4_NL: [u8; 16] = [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
 
 #[inline(always)]
-pub(super) fn q4_0(data: &[u8], mut out: RowOut<'_>) {
-    each::<18>(data, &mut out, |block, codes| {
-        nibbles(&block[2..], codes);
-        (f16_at(block, 0), None)
-    });
+pub(super) fn q4_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    for (line, codes) in nibbles(rows, at + 2).into_iter().enumerate() {
+        out.codes(line, codes);
+    }
+    out.scale::<W>(0, rows.word(at).f16());
 }
 
 #[inline(always)]
-pub(super) fn q4_1(data: &[u8], mut out: RowOut<'_>) {
-    each::<20>(data, &mut out, |block, codes| {
-        nibbles(&block[4..], codes);
-        (f16_at(block, 0), Some(f16_at(block, 2)))
-    });
+pub(super) fn q4_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    for (line, codes) in nibbles(rows, at + 4).into_iter().enumerate() {
+        out.codes(line, codes);
+    }
+    scale_and_min(rows.word(at), out);
 }
 
 #[inline(always)]
-pub(super) fn q5_0(data: &[u8], mut out: RowOut<'_>) {
-    each::<22>(data, &mut out, |block, codes| {
-        nibbles(&block[6..], codes);
-        fifth_bits([block[2], block[3], block[4], block[5]], codes);
-        (f16_at(block, 0), None)
-    });
+pub(super) fn q5_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    five_bits(nibbles(rows, at + 6), rows.word(at + 2), out);
+    out.scale::<W>(0, rows.half(at).f16());
 }
 
 #[inline(always)]
-pub(super) fn q5_1(data: &[u8], mut out: RowOut<'_>) {
-    each::<24>(data, &mut out, |block, codes| {
-        nibbles(&block[8..], codes);
-        fifth_bits([block[4], block[5], block[6], block[7]], codes);
-        (f16_at(block, 0), Some(f16_at(block, 2)))
-    });
+pub(super) fn q5_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    five_bits(nibbles(rows, at + 8), rows.word(at + 4), out);
+    scale_and_min(rows.word(at), out);
 }
 
 #[inline(always)]
-pub(super) fn q8_0(data: &[u8], mut out: RowOut<'_>) {
-    each::<34>(data, &mut out, |block, codes| {
-        bytewise(&block[2..], codes, |word| word ^ 0x8080_8080_8080_8080);
-        (f16_at(block, 0), None)
-    });
-}
-
-#[inline(always)]
-pub(super) fn iq4_nl(data: &[u8], mut out: RowOut<'_>) {
-    each::<18>(data, &mut out, |block, codes| {
-        nibbles(&block[2..], codes);
-        for code in codes {
-            *code = IQ4_NL[usize::from(*code & 15)];
-        }
-        (f16_at(block, 0), None)
-    });
-}
-
-/// Calls `unpack` for every block; it fills the codes and returns the scale and the minimum.
-#[inline(always)]
-fn each<const BYTES: usize>(
-    data: &[u8],
-    out: &mut RowOut<'_>,
-    unpack: impl Fn(&[u8; BYTES], &mut [u8; 32]) -> (f32, Option<f32>),
-) {
-    let n = data.len() / BYTES;
-    for (group, block) in data.as_chunks::<BYTES>().0.iter().enumerate().take(n) {
-        let Some(codes) = out.codes[group * 32..].first_chunk_mut() else { return };
-        match unpack(block, codes) {
-            (scale, None) => out.scale(group, scale),
-            (scale, Some(min)) => out.scale_and_min(group, scale, min),
+pub(super) fn q8_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    for half in 0..2 {
+        for (line, codes) in rows.quad(at + 2 + 16 * half).into_iter().enumerate() {
+            out.codes(4 * half + line, codes.xor(0x8080_8080));
         }
     }
+    out.scale::<W>(0, rows.half(at).f16());
 }
 
-/// Low nibbles, then high nibbles.
 #[inline(always)]
-pub(super) fn nibbles(packed: &[u8], codes: &mut [u8; 32]) {
-    let (low, high) = codes.split_at_mut(16);
-    bytewise(packed, low, |word| word & LOW_NIBBLES);
-    bytewise(packed, high, |word| word >> 4 & LOW_NIBBLES);
+pub(super) fn iq4_nl<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    for (line, codes) in nibbles(rows, at + 2).into_iter().enumerate() {
+        out.codes(line, codes.lookup(&IQ4_NL));
+    }
+    out.scale::<W>(0, rows.half(at).f16());
 }
 
-/// Byte `i` of entry `b` is 16 where bit `i` of `b` is set.
-const FIFTH_BITS: [u64; 256] = {
-    let mut table = [0; 256];
-    let mut at = 0;
-    while at < 256 * 8 {
-        let (byte, bit) = (at / 8, at % 8);
-        table[byte] |= (byte as u64 >> bit & 1) << (8 * bit + 4);
-        at += 1;
-    }
-    table
-};
-
-/// Sets bit 4 of every code from its bit in a word.
+/// Low nibbles of sixteen bytes, then their high nibbles.
 #[inline(always)]
-fn fifth_bits(bytes: [u8; 4], codes: &mut [u8; 32]) {
-    for (codes, byte) in codes.as_chunks_mut().0.iter_mut().zip(bytes) {
-        *codes = (u64::from_le_bytes(*codes) | FIFTH_BITS[usize::from(byte)]).to_le_bytes();
+pub(super) fn nibbles<W: Words>(rows: &Side<'_, W>, at: usize) -> [W; 8] {
+    let [a, b, c, d] = rows.quad(at);
+    let mut nibbles = [a, b, c, d, a.shr(4), b.shr(4), c.shr(4), d.shr(4)];
+    for nibbles in &mut nibbles {
+        *nibbles = nibbles.and(LOW_NIBBLES);
     }
+    nibbles
+}
+
+#[inline(always)]
+fn scale_and_min<W: Words>(both: W, out: &mut Out<'_>) {
+    out.scale::<W>(0, both.f16());
+    out.min::<W>(0, both.shr(16).f16());
+}
+
+/// Nibbles with bit 4 of element `i` from bit `i` of a word.
+#[inline(always)]
+fn five_bits<W: Words>(nibbles: [W; 8], fifths: W, out: &mut Out<'_>) {
+    // Line `j` wants bits `4 j..4 j + 4` in four bytes. As `i` and `j`, positions are j2 j1 j0 i1 i0;
+    // two exchanges of position bits make them i1 i0 j0 j2 j1.
+    let fifths = exchange(fifths, 14, 0x0000_cccc);
+    let fifths = exchange(fifths, 7, 0x00aa_00aa);
+    for (line, nibbles) in nibbles.into_iter().enumerate() {
+        let place = (line as u32 & 1) << 2 | line as u32 >> 1;
+        let fifth = if place < 4 { fifths.shl(4 - place) } else { fifths.shr(place - 4) };
+        out.codes(line, nibbles.or(fifth.and(0x1010_1010)));
+    }
+}
+
+/// Exchanges the bits of `mask` with those `distance` above them.
+#[inline(always)]
+fn exchange<W: Words>(x: W, distance: u32, mask: u32) -> W {
+    let kept = x.and(!(mask | mask << distance));
+    kept.or(x.shr(distance).and(mask)).or(x.and(mask).shl(distance))
 }

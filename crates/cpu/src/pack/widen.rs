@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weights::{Float, Matrix, Packing, gguf};
 
-use super::{FLOAT_COLS, affine, data_of, part_of_row};
+use super::{data_of, part_of_row};
 use crate::float::{e4m3_to_f32, e8m0_to_f32, f16_to_f32, f32_at, float_at};
 
 /// Twice the value of a four-bit float; see [`super::fp4`].
@@ -24,11 +24,11 @@ pub(crate) fn widen_row(matrix: &Matrix, row: usize, cols: Range<usize>, out: &m
         Packing::Affine { bits, group, scale } => {
             let mins = part_of_row(&matrix.biases, place, &cols, scale_bytes);
             let group = usize::from(group);
-            let mut codes = [0; FLOAT_COLS];
-            affine::unpack(bits, data, &mut codes[..out.len()]);
-            for (g, (out, codes)) in out.chunks_mut(group).zip(codes.chunks(group)).enumerate() {
+            for (g, out) in out.chunks_mut(group).enumerate() {
                 let (s, b) = (float_at(scale, scales, g), float_at(scale, mins, g));
-                out.iter_mut().zip(codes).for_each(|(out, q)| *out = s * f32::from(*q) + b);
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = s * f32::from(code_at(data, bits, g * group + i)) + b;
+                }
             }
         }
         Packing::Mxfp4 => fp4(data, scales, |s| 0.5 * e8m0_to_f32(s), out),
@@ -52,6 +52,15 @@ pub(crate) fn widen_row(matrix: &Matrix, row: usize, cols: Range<usize>, out: &m
         }
         Packing::Gguf(ty) => gguf::blocks::dequantize(ty, data, out),
     }
+}
+
+/// Code `index` of a little-endian stream of codes of so many bits.
+#[inline(always)]
+fn code_at(stream: &[u8], bits: u8, index: usize) -> u8 {
+    let at = index * usize::from(bits);
+    let high = stream.get(at / 8 + 1).copied().unwrap_or(0);
+    let word = u16::from_le_bytes([stream[at / 8], high]);
+    (word >> (at % 8)) as u8 & (u8::MAX >> (8 - bits))
 }
 
 #[inline(always)]

@@ -4,12 +4,11 @@
 
 use std::arch::x86_64::*;
 
-use weights::Matrix;
-
-use super::{Isa, Kernels, generic, ops_avx2, scalar};
+use super::words::avx2::Words8;
+use super::{Available, Isa, Kernels, generic, ops_avx2, scalar};
 use crate::pack::{
-    CODE_COLS, CodePanel, FLOAT_COLS, FloatPanel, Group, LANES, Level, Piece, STAGED_ROWS,
-    fill_codes, fill_floats,
+    CodePanel, FLOAT_COLS, FloatPanel, Format, Group, LANES, Level, STAGED_ROWS, Source, Visitor,
+    fill_codes, fill_floats, with_format,
 };
 use crate::rounded::{GROUP, Rounded};
 
@@ -34,12 +33,9 @@ static KERNELS: Kernels = Kernels {
     narrow: |x, out| unsafe { narrow(x, out) },
     // SAFETY: as above.
     round: |x, out| unsafe { round(x, out) },
+    unpack_codes: |source, panel| with_format(source.matrix.packing, Unpack(source, panel)),
     // SAFETY: as above.
-    unpack_codes: |matrix, piece, next, panel| unsafe { unpack_codes(matrix, piece, next, panel) },
-    // SAFETY: as above.
-    unpack_floats: |matrix, piece, next, panel| unsafe {
-        unpack_floats(matrix, piece, next, panel)
-    },
+    unpack_floats: |source, panel| unsafe { unpack_floats(source, panel) },
     // SAFETY: as above.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.
@@ -69,34 +65,27 @@ pub(super) fn round(x: &[f32], out: &mut [Rounded]) {
     generic::round(x, out);
 }
 
-#[target_feature(enable = "avx2,fma")]
-pub(super) fn unpack_codes(matrix: &Matrix, piece: &Piece, next: &Piece, panel: &mut CodePanel) {
-    fill_codes(matrix, piece, next, panel, |rows, lane, out| interleave_codes(rows, lane, out));
-}
+/// Unpacks with the format that a matrix has.
+struct Unpack<'a>(Source<'a>, &'a mut CodePanel);
 
-#[target_feature(enable = "avx2,fma")]
-pub(super) fn unpack_floats(matrix: &Matrix, piece: &Piece, next: &Piece, panel: &mut FloatPanel) {
-    fill_floats(matrix, piece, next, panel, |rows, lane, out| interleave_floats(rows, lane, out));
-}
-
-#[target_feature(enable = "avx2")]
-pub(super) fn interleave_codes(
-    rows: &[[u8; CODE_COLS]; STAGED_ROWS],
-    lane: usize,
-    out: &mut [[u8; 4 * LANES]],
-) {
-    for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let mut words = [_mm256_setzero_si256(); STAGED_ROWS];
-        for (words, row) in words.iter_mut().zip(rows) {
-            *words = load_u8(&row.as_chunks().0[i]);
-        }
-        let columns = transpose(words);
-        for (out, column) in out.iter_mut().zip(columns) {
-            if let Some(out) = out[4 * lane..].first_chunk_mut() {
-                store_u8(out, column);
-            }
-        }
+impl Visitor for Unpack<'_> {
+    #[inline]
+    fn visit(self, format: impl Format) {
+        // SAFETY: used by the table of kernels alone, which needs avx2 and f16c.
+        unsafe { unpack(format, self.0, self.1) }
     }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn unpack(format: impl Format, source: Source<'_>, panel: &mut CodePanel) {
+    // SAFETY: this function is compiled for what the words need.
+    let isa = unsafe { Available::<Words8>::promise() };
+    fill_codes(isa, format, source, panel);
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn unpack_floats(source: Source<'_>, panel: &mut FloatPanel) {
+    fill_floats(source, panel, |rows, lane, out| interleave_floats(rows, lane, out));
 }
 
 #[target_feature(enable = "avx2")]
@@ -327,7 +316,7 @@ fn load_u8(x: &[u8; 32]) -> __m256i {
 }
 
 #[target_feature(enable = "avx2")]
-fn store_u8(out: &mut [u8; 32], x: __m256i) {
+fn _store_u8(out: &mut [u8; 32], x: __m256i) {
     // SAFETY: 32 bytes are writable from `out`, and this store needs no alignment.
     unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), x) };
 }

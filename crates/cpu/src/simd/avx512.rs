@@ -1,15 +1,17 @@
 //! AVX-512 with F, BW, VL and VNNI: servers since Ice Lake and Zen 4.
 //!
-//! Only the multiplying is different from AVX2: a whole panel line fits one register, and one
-//! instruction adds four products to each lane without leaving 32 bits. Unpacking is that of AVX2:
-//! compiled for AVX-512 it becomes gathers over blocks, which are slower.
+//! A whole panel line fits one register, and one instruction adds four products to each lane without
+//! leaving 32 bits.
 
 #![allow(clippy::needless_range_loop, reason = "one index walks registers and slices together")]
 
 use std::arch::x86_64::*;
 
-use super::{Isa, Kernels, avx2, generic, ops_avx512};
-use crate::pack::{CodePanel, FloatPanel, Group, LANES, Level};
+use super::words::avx512::Words16;
+use super::{Available, Isa, Kernels, avx2, generic, ops_avx512};
+use crate::pack::{
+    CodePanel, FloatPanel, Format, Group, LANES, Level, Source, Visitor, fill_codes, with_format,
+};
 use crate::rounded::{GROUP, Rounded};
 
 /// Rows of activations that are multiplied with a panel together, as far as registers go.
@@ -34,14 +36,9 @@ static KERNELS: Kernels = Kernels {
     narrow: |x, out| unsafe { avx2::narrow(x, out) },
     // SAFETY: as above.
     round: |x, out| unsafe { avx2::round(x, out) },
+    unpack_codes: |source, panel| with_format(source.matrix.packing, Unpack(source, panel)),
     // SAFETY: as above.
-    unpack_codes: |matrix, piece, next, panel| unsafe {
-        avx2::unpack_codes(matrix, piece, next, panel);
-    },
-    // SAFETY: as above.
-    unpack_floats: |matrix, piece, next, panel| unsafe {
-        avx2::unpack_floats(matrix, piece, next, panel);
-    },
+    unpack_floats: |source, panel| unsafe { avx2::unpack_floats(source, panel) },
     // SAFETY: as above.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.
@@ -52,6 +49,24 @@ static KERNELS: Kernels = Kernels {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
 fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
     generic::axpy(a, x, y);
+}
+
+/// Unpacks with the format that a matrix has.
+struct Unpack<'a>(Source<'a>, &'a mut CodePanel);
+
+impl Visitor for Unpack<'_> {
+    #[inline]
+    fn visit(self, format: impl Format) {
+        // SAFETY: used by the table of kernels alone, which needs avx512f and avx512bw.
+        unsafe { unpack(format, self.0, self.1) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn unpack(format: impl Format, source: Source<'_>, panel: &mut CodePanel) {
+    // SAFETY: this function is compiled for what the words need.
+    let isa = unsafe { Available::<Words16>::promise() };
+    fill_codes(isa, format, source, panel);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]

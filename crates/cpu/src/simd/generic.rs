@@ -2,7 +2,7 @@
 //! the compiler. No arithmetic here depends on how wide that turns out.
 
 pub(super) use crate::float::f16_to_f32;
-use crate::pack::{CODE_COLS, CodePanel, FLOAT_COLS, FloatPanel, Group, LANES, Level, STAGED_ROWS};
+use crate::pack::{CodePanel, FLOAT_COLS, FloatPanel, Group, LANES, Level, STAGED_ROWS};
 use crate::rounded::{GROUP, Rounded};
 
 /// See [`super::Kernels::axpy`].
@@ -89,21 +89,6 @@ pub(super) fn dot_floats(panel: &FloatPanel, x: &[f32], stride: usize, acc: &mut
             for (acc, part) in acc.iter_mut().zip(part) {
                 *acc += part;
             }
-        }
-    }
-}
-
-/// Moves staged rows of codes to the lanes from `lane` on.
-#[inline(always)]
-pub(super) fn interleave_codes(
-    rows: &[[u8; CODE_COLS]; STAGED_ROWS],
-    lane: usize,
-    out: &mut [[u8; 4 * LANES]],
-) {
-    for (i, out) in out.iter_mut().enumerate() {
-        let out = &mut out[4 * lane..][..4 * STAGED_ROWS];
-        for (row, out) in rows.iter().zip(out.as_chunks_mut::<4>().0) {
-            out.copy_from_slice(&row[4 * i..][..4]);
         }
     }
 }

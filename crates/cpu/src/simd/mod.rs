@@ -11,9 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use weights::Matrix;
-
-use crate::pack::{CodePanel, FloatPanel, LANES, Piece};
+use crate::pack::{CodePanel, FloatPanel, LANES, Source};
 use crate::rounded::Rounded;
 
 #[cfg(target_arch = "x86_64")]
@@ -36,8 +34,10 @@ mod ops_x86;
 mod scalar;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub(crate) use ops::{BlockScores, OpKernels, Running, VALUE_PAD};
+pub(crate) use words::{Available, CACHE_LINE, Place, Rows, Side, Words};
 
 /// An instruction set with kernels of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +62,10 @@ pub(crate) struct Kernels {
     pub(crate) narrow: fn(&[f32], &mut [u16]),
     /// Rounds a row, whose length is a multiple of 32, to 8 bits in groups.
     pub(crate) round: fn(&[f32], &mut [Rounded]),
-    /// Unpacks a piece of a matrix that has codes, and asks for the bytes of the piece after it.
-    pub(crate) unpack_codes: fn(&Matrix, &Piece, &Piece, &mut CodePanel),
-    /// Widens a piece of any matrix, and asks for the bytes of the piece after it.
-    pub(crate) unpack_floats: fn(&Matrix, &Piece, &Piece, &mut FloatPanel),
+    /// Unpacks a piece of a matrix that has codes, and asks for bytes of the rows below.
+    pub(crate) unpack_codes: fn(Source<'_>, &mut CodePanel),
+    /// Widens a piece of any matrix, and asks for bytes of the rows below.
+    pub(crate) unpack_floats: fn(Source<'_>, &mut FloatPanel),
     /// Adds to every `acc[row]` the product of one row of activations with a panel. Row `r` starts
     /// at group `r * stride`.
     ///
@@ -82,17 +82,19 @@ pub(crate) struct Kernels {
     pub(crate) ops: &'static OpKernels,
 }
 
-/// Asks for `bytes` to be brought into the cache. Nothing depends on it but time.
+/// Asks for the line that byte `at` of `bytes` is in, to be brought into the L2 cache: what is asked
+/// for comes a few thousand bytes later, and the L1 cache is full with what is worked on now. Nothing
+/// depends on it but time.
 #[inline(always)]
-pub(crate) fn prefetch(bytes: &[u8]) {
+pub(crate) fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: the instruction is part of every x86-64, and may be given any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(at).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = (bytes, at);
 }
 
 impl Isa {

@@ -8,8 +8,11 @@
 
 use std::arch::aarch64::*;
 
-use super::{Isa, Kernels, generic, ops_scalar, scalar};
-use crate::pack::{CodePanel, Group, LANES, Level, fill_codes, fill_floats};
+use super::words::neon::Words4;
+use super::{Available, Isa, Kernels, generic, ops_scalar, scalar};
+use crate::pack::{
+    CodePanel, Format, Group, LANES, Level, Source, Visitor, fill_codes, fill_floats, with_format,
+};
 use crate::rounded::{GROUP, Rounded};
 
 /// Registers that hold one line of a panel.
@@ -20,11 +23,9 @@ pub(super) static KERNELS: Kernels = Kernels {
     axpy: |a, x, y| generic::axpy(a, x, y),
     narrow: scalar::narrow,
     round: |x, out| generic::round(x, out),
-    unpack_codes: |matrix, piece, next, panel| {
-        fill_codes(matrix, piece, next, panel, generic::interleave_codes);
-    },
-    unpack_floats: |matrix, piece, next, panel| {
-        fill_floats(matrix, piece, next, panel, generic::interleave_floats);
+    unpack_codes: |source, panel| with_format(source.matrix.packing, Unpack(source, panel)),
+    unpack_floats: |source, panel| {
+        fill_floats(source, panel, generic::interleave_floats);
     },
     // SAFETY: every AArch64 machine that runs a system has NEON; its targets take it for granted.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
@@ -115,4 +116,15 @@ fn load_f32(x: &[f32; 4]) -> float32x4_t {
 fn store_f32(out: &mut [f32; 4], x: float32x4_t) {
     // SAFETY: four f32 are writable from `out`, and this store needs no alignment.
     unsafe { vst1q_f32(out.as_mut_ptr(), x) };
+}
+
+/// Unpacks with the format that a matrix has.
+struct Unpack<'a>(Source<'a>, &'a mut CodePanel);
+
+impl Visitor for Unpack<'_> {
+    fn visit(self, format: impl Format) {
+        // SAFETY: every AArch64 machine that runs a system has NEON; its targets take it for granted.
+        let isa = unsafe { Available::<Words4>::promise() };
+        fill_codes(isa, format, self.0, self.1);
+    }
 }

@@ -1,0 +1,1 @@
+"""The parts of `bench/compare.py`: models, peers, measurements, limits and the report."""

@@ -28,11 +28,11 @@ pub(super) trait Wide: Copy {
     unsafe fn multiply_add(self, by: Self, to: Self) -> Self;
 }
 
-/// How far ahead kernels ask for keys and values, in numbers: those of consecutive blocks lie one
-/// after the other.
-const AHEAD: usize = 2048;
-/// From so many queries on, that pays. With fewer, the next line is wanted so soon that the machine
-/// guesses it better by itself.
+/// Numbers of f16 in a line of the cache.
+const LINE: usize = 32;
+/// From so many queries on it pays to ask for the keys or values of the block that lies behind the
+/// one at work, probably the next one. With fewer they are wanted so soon that the machine guesses
+/// better by itself.
 const BUSY: usize = 5;
 
 /// Scores of `N` queries with the keys of a block, `V` vectors of keys at a time.
@@ -150,8 +150,11 @@ unsafe fn add_columns<W: Wide, const N: usize, const V: usize>(
 #[inline(always)]
 unsafe fn widen<W: Wide, const N: usize, const V: usize>(halfs: &[u16], at: usize) -> [W; V] {
     if N >= BUSY {
-        // SAFETY: the instruction may be given any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(halfs.as_ptr().wrapping_add(at + AHEAD).cast()) };
+        for line in (0..V * W::LANES).step_by(LINE) {
+            let ahead = halfs.as_ptr().wrapping_add(at + halfs.len() + line);
+            // SAFETY: the instruction may be given any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.cast()) };
+        }
     }
     // SAFETY: the instructions are there.
     let mut wide = [unsafe { W::zero() }; V];

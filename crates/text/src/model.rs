@@ -122,7 +122,7 @@ impl tokenizers::Model for Model {
 
     fn tokenize(&self, word: &str) -> tokenizers::Result<Vec<Token>> {
         match self {
-            Model::Bpe(bpe) => tokens(bpe, word, &mut Scratch::default()),
+            Model::Bpe(bpe) => tokens(bpe, word, &mut Scratch::new()),
             Model::Other(model) => model.tokenize(word),
         }
     }
@@ -135,7 +135,7 @@ impl tokenizers::Model for Model {
         match self {
             // Nothing here truncates.
             Model::Bpe(bpe) => {
-                let scratch = RefCell::new(Scratch::default());
+                let scratch = RefCell::new(Scratch::new());
                 words.tokenize(|word| tokens(bpe, word.get(), &mut scratch.borrow_mut()))
             }
             Model::Other(model) => model.tokenize_in_pretokenized(words, truncation),
@@ -187,7 +187,6 @@ impl tokenizers::Model for Model {
 
 /// Ids as the crate wants them; it throws spellings and offsets away again.
 fn tokens(bpe: &Bpe, word: &str, scratch: &mut Scratch) -> tokenizers::Result<Vec<Token>> {
-    let mut tokens = Vec::new();
-    bpe.encode(word, scratch, |id| tokens.push(Token::new(id, String::new(), (0, 0))))?;
-    Ok(tokens)
+    let ids = bpe.encode(word, scratch)?;
+    Ok(ids.iter().map(|&id| Token::new(id, String::new(), (0, 0))).collect())
 }

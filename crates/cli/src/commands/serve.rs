@@ -77,11 +77,9 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
         human_bytes(opened.kv_bytes())
     );
     let app = App::new(ChatService::new(vec![model]), Settings::default());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        // The engine has the processors; HTTP needs little.
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    // The engine has the processors; HTTP needs little, and of several threads every token would wake
+    // two, the second to look for work that is not there. Whatever takes long has threads of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async move {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         writeln!(out, "serving {id} on http://{address}/v1")?;

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::merging::Merging;
+use super::merging::{Join, Merging};
 use super::vocab::Vocab;
 
 /// The small settings of tokenizer.json's model.
@@ -44,11 +44,48 @@ pub(crate) struct Bpe {
 }
 
 /// Memory that is used again from word to word.
-#[derive(Default)]
 pub(crate) struct Scratch {
     symbols: Vec<Symbol>,
     queue: BinaryHeap<Reverse<Candidate>>,
+    pairs: Pairs,
+    ids: Vec<u32>,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        let known = vec![Known { pair: (END, END), join: None }; N_PAIRS];
+        let pairs = Pairs { known, text: String::new() };
+        Scratch { symbols: Vec::new(), queue: BinaryHeap::new(), pairs, ids: Vec::new() }
+    }
+}
+
+/// What pairs make, as far as they were asked for lately: texts repeat themselves, and this is closer
+/// than the vocabulary.
+struct Pairs {
+    /// Each pair has one place here, which others share.
+    known: Vec<Known>,
     text: String,
+}
+
+/// Places in [`Pairs`], a power of two: as many as stay in a processor's cache.
+const N_PAIRS: usize = 1 << 13;
+
+#[derive(Clone, Copy)]
+struct Known {
+    pair: (u32, u32),
+    join: Option<Join>,
+}
+
+impl Pairs {
+    fn join(&mut self, bpe: &Bpe, left: u32, right: u32) -> Option<Join> {
+        let mixed = left.wrapping_mul(0x9E37_79B1) ^ right.wrapping_mul(0x85EB_CA77);
+        let place = &mut self.known[(mixed >> (u32::BITS - N_PAIRS.ilog2())) as usize];
+        if place.pair != (left, right) {
+            let join = bpe.merging.join(&bpe.vocab, left, right, &mut self.text);
+            *place = Known { pair: (left, right), join };
+        }
+        place.join
+    }
 }
 
 /// A token of the word, in a doubly linked list.
@@ -72,6 +109,9 @@ struct Candidate {
     /// Place of the left symbol.
     at: u32,
     joined: u32,
+    /// The two tokens it is about. A join only makes tokens longer, so when either has changed, this
+    /// is out of date.
+    pair: (u32, u32),
 }
 
 impl Bpe {
@@ -89,28 +129,25 @@ impl Bpe {
         &self.vocab
     }
 
-    /// Gives the ids of a word to `each`. Errors when a character needs the unknown token and there is
-    /// none of that name.
-    pub(crate) fn encode(
+    /// The ids of a word. Errors when a character needs the unknown token and there is none of that
+    /// name.
+    pub(crate) fn encode<'s>(
         &self,
         word: &str,
-        scratch: &mut Scratch,
-        mut each: impl FnMut(u32),
-    ) -> Result<(), String> {
-        if word.is_empty() {
-            return Ok(());
-        }
-        if self.options.ignore_merges
-            && let Some(id) = self.vocab.id(word)
-        {
-            each(id);
-            return Ok(());
+        scratch: &'s mut Scratch,
+    ) -> Result<&'s [u32], String> {
+        scratch.ids.clear();
+        let whole = self.options.ignore_merges.then(|| self.vocab.id(word)).flatten();
+        if whole.is_some() {
+            scratch.ids.extend(whole);
+            return Ok(&scratch.ids);
         }
         scratch.symbols.clear();
         self.characters(word, &mut scratch.symbols)?;
         self.join_all(scratch)?;
-        scratch.symbols.iter().filter(|symbol| !symbol.gone).for_each(|symbol| each(symbol.id));
-        Ok(())
+        let left = scratch.symbols.iter().filter(|symbol| !symbol.gone);
+        scratch.ids.extend(left.map(|symbol| symbol.id));
+        Ok(&scratch.ids)
     }
 
     /// The tokens of the single characters.
@@ -150,26 +187,22 @@ impl Bpe {
     }
 
     fn join_all(&self, scratch: &mut Scratch) -> Result<(), String> {
-        let Scratch { symbols, queue, text } = scratch;
+        let Scratch { symbols, queue, pairs, .. } = scratch;
         let n = u32::try_from(symbols.len()).map_err(|_| "it is too long".to_owned())?;
         for (at, symbol) in (0..n).zip(symbols.iter_mut()) {
             symbol.before = at.checked_sub(1).unwrap_or(END);
             symbol.after = if at + 1 < n { at + 1 } else { END };
         }
         let mut candidate = |symbols: &[Symbol], left: u32, right: u32| {
-            let (first, second) = (symbols[left as usize].id, symbols[right as usize].id);
-            let join = self.merging.join(&self.vocab, first, second, text)?;
-            Some(Reverse(Candidate { rank: join.rank, at: left, joined: join.joined }))
+            let pair = (symbols[left as usize].id, symbols[right as usize].id);
+            let Join { rank, joined } = pairs.join(self, pair.0, pair.1)?;
+            Some(Reverse(Candidate { rank, at: left, joined, pair }))
         };
         queue.clear();
         queue.extend((1..n).filter_map(|right| candidate(symbols, right - 1, right)));
-        while let Some(Reverse(Candidate { at, joined, .. })) = queue.pop() {
-            let Symbol { after, gone, before, .. } = symbols[at as usize];
-            if gone || after == END {
-                continue;
-            }
-            // Either side may have grown since this was noted.
-            if candidate(symbols, at, after).is_none_or(|Reverse(now)| now.joined != joined) {
+        while let Some(Reverse(Candidate { at, joined, pair, .. })) = queue.pop() {
+            let Symbol { id, after, gone, before } = symbols[at as usize];
+            if gone || after == END || (id, symbols[after as usize].id) != pair {
                 continue;
             }
             let beyond = symbols[after as usize].after;

@@ -5,13 +5,13 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import threading
 import time
 
-from .setup import run_logged
+from .setup import Unavailable, run_logged
 
 HERE = pathlib.Path(__file__).parent
-REPOSITORY = HERE.parent.parent
 
 
 def be_important():
@@ -51,28 +51,29 @@ class Limits:
 
     def __init__(self, setup):
         self.threads = setup.threads
-        self.membw = setup.work / "membw"
-        compile_it = ["cc", "-O3", "-march=native", "-pthread", HERE / "membw.c", "-o", self.membw]
-        run_logged(compile_it, setup.log("membw"))
-        self.peak = None
-        if (REPOSITORY / "crates/cpu/benches/peak.rs").exists():
-            build = ["cargo", "bench", "--no-run", "-p", "hearth-cpu", "--bench", "peak"]
-            run_logged(["env", "-C", REPOSITORY, *build], setup.log("peak"))
-            built = re.search(r"\((\S*/peak-\S+)\)", setup.log("peak").read_text())
-            self.peak = REPOSITORY / built[1] if built else None
+        self.programs = {}
+        for name in ("membw", "int8peak"):
+            program = setup.work / name
+            options = ["-O3", "-march=native", "-pthread", "-o", program]
+            try:
+                run_logged(["cc", HERE / f"{name}.c", *options], setup.log(name))
+                self.programs[name] = program
+            except Unavailable as reason:
+                print(f"no shares of a limit: {reason}", file=sys.stderr)
 
     def measure(self):
         """GB/s of streaming reads by one thread and by all, GMAC/s of int8 multiply-adds by all."""
-        values = {f"bandwidth_{n}": float(_output(self.membw, n)) for n in sorted({1, self.threads})}
-        if self.peak:
-            found = re.search(r"([\d.]+) GMAC/s", _output(self.peak, self.threads))
-            if found:
-                values["int8_peak"] = float(found[1])
+        values = {}
+        if program := self.programs.get("membw"):
+            values |= {f"bandwidth_{n}": _output(program, n) for n in sorted({1, self.threads})}
+        if program := self.programs.get("int8peak"):
+            values["int8_peak"] = _output(program, self.threads)
         return values
 
 
 def _output(program, argument):
-    return subprocess.run([program, str(argument)], capture_output=True, text=True, check=True).stdout
+    command = [str(program), str(argument)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 class MemoryWatch:

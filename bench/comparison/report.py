@@ -63,7 +63,7 @@ class Table:
                 theirs, mark = self._spread(peer, *row.in_process), " in process"
             if not theirs:
                 yield self._reason(peer, row.cell)
-            elif not ours:
+            elif not ours or not row.compared:
                 yield theirs.text(row.digits)
             else:
                 ratio = theirs.median / ours.median if row.less else ours.median / theirs.median

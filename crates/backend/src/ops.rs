@@ -2,7 +2,8 @@
 //!
 //! Ops are eager, fused to the size of one parallel region, and write into buffers the caller owns:
 //! a pass allocates nothing. They do not return `Result`. A wrong shape is our own bug and panics; a
-//! device fault is sticky and surfaces at the next [`Memory::read`].
+//! device fault is sticky and surfaces at the next [`Memory::read`]. A pass may want no logits, so
+//! there may be zero rows.
 //!
 //! **Every op computes a row of its output from that row's inputs alone**, in an order of
 //! arithmetic that depends neither on the other rows, nor on how many there are, nor on how many

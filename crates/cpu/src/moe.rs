@@ -56,6 +56,9 @@ impl MoeOps for Cpu {
         assert_eq!((router.rows(), router.cols()), (x.rows(), spec.n), "a logit per expert");
         let cols = down.rows() / spec.n;
         let out = out.reshape(x.rows(), cols);
+        if x.rows() == 0 {
+            return;
+        }
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.route(self, router, spec);
             scratch.sort(x, spec.top_k);

@@ -57,8 +57,6 @@ pub struct Scratch<B: Backend> {
     pub(crate) router: B::Buf,
     pub(crate) shared: B::Buf,
     pub(crate) shared_gate: B::Buf,
-    wanted: B::Buf,
-    wanted_h: B::Buf,
     logits: B::Buf,
 }
 
@@ -135,20 +133,23 @@ impl<B: Backend> Decoder<B> {
         for (rope, angles) in self.spec.ropes.iter().zip(&mut s.angles) {
             b.angles(rope, batch, angles);
         }
-        for (layer, store) in self.layers.iter().zip(&mut store.layers) {
+        for (i, (layer, store)) in self.layers.iter().zip(&mut store.layers).enumerate() {
             layer.mixer_norms.enter(b, &s.x, &mut s.h);
             layer.mixer.forward(b, &self.spec, batch, store, s);
             layer.mixer_norms.leave(b, &s.y, &mut s.h, &mut s.x);
-
+            if i + 1 == self.layers.len() {
+                // Nobody looks back at this layer, so only rows that say something go on.
+                b.gather(&s.x, batch, &mut s.h);
+                std::mem::swap(&mut s.x, &mut s.h);
+            }
             layer.ffn_norms.enter(b, &s.x, &mut s.h);
             layer.ffn.forward(b, s);
             layer.ffn_norms.leave(b, &s.y, &mut s.h, &mut s.x);
         }
-        b.gather(&s.x, batch, &mut s.wanted);
-        self.final_norm.apply(b, &s.wanted, &mut s.wanted_h);
+        self.final_norm.apply(b, &s.x, &mut s.h);
         match &self.head {
-            HeadWeights::Tied => b.linear(&s.wanted_h, &self.embed, None, &mut s.logits),
-            HeadWeights::Separate(head) => head.apply(b, &s.wanted_h, &mut s.logits),
+            HeadWeights::Tied => b.linear(&s.h, &self.embed, None, &mut s.logits),
+            HeadWeights::Separate(head) => head.apply(b, &s.h, &mut s.logits),
         }
         if let Some(cap) = self.spec.final_soft_cap {
             b.soft_cap(&mut s.logits, cap);
@@ -184,7 +185,6 @@ impl<B: Backend> Scratch<B> {
             ffn::measure(&layer.ffn, spec.hidden, &mut sizes);
         }
         let rows = |cols| b.buf(max_rows * cols);
-        let wanted = |cols| b.buf(max_want * cols);
         Scratch {
             x: rows(spec.hidden),
             h: rows(spec.hidden),
@@ -196,9 +196,7 @@ impl<B: Backend> Scratch<B> {
             router: rows(sizes.router),
             shared: rows(sizes.shared),
             shared_gate: rows(sizes.shared_gate),
-            wanted: wanted(spec.hidden),
-            wanted_h: wanted(spec.hidden),
-            logits: wanted(spec.vocab),
+            logits: b.buf(max_want * spec.vocab),
         }
     }
 

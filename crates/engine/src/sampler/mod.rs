@@ -200,16 +200,44 @@ impl Sampler {
     }
 }
 
+/// Logits whose greatest is looked for together.
+const BLOCK: usize = 1024;
+
 /// The lowest id of the largest logit.
+///
+/// By blocks, whose maximum the compiler finds with vectors: a vocabulary is long, and this runs
+/// between two passes, when nothing else does.
 fn argmax(logits: &[f32]) -> Result<TokenId, SampleError> {
-    let mut best = None;
-    for (id, &logit) in (0..).zip(logits) {
-        if logit.is_nan() || logit == f32::INFINITY {
+    let mut best = f32::NEG_INFINITY;
+    let mut block_of_best = None;
+    for (i, block) in logits.chunks(BLOCK).enumerate() {
+        let (max, finite) = maximum(block);
+        if !finite {
             return Err(SampleError::NotANumber);
         }
-        if logit > best.map_or(f32::NEG_INFINITY, |(_, logit)| logit) {
-            best = Some((id, logit));
+        if max > best {
+            (best, block_of_best) = (max, Some(i * BLOCK));
         }
     }
-    best.map(|(id, _)| id).ok_or(SampleError::NothingAllowed)
+    let first = block_of_best.ok_or(SampleError::NothingAllowed)?;
+    let offset = logits[first..].iter().position(|logit| *logit == best);
+    Ok((first + offset.unwrap_or(0)) as TokenId)
+}
+
+/// The greatest number, and whether there is neither a NaN nor plus infinity.
+fn maximum(x: &[f32]) -> (f32, bool) {
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let mut bad = [false; 16];
+    let mut look = |x: &[f32]| {
+        for ((lane, bad), x) in lanes.iter_mut().zip(&mut bad).zip(x) {
+            *lane = if *x > *lane { *x } else { *lane };
+            // A NaN is not below anything.
+            *bad |= !(*x < f32::INFINITY);
+        }
+    };
+    let (chunks, rest) = x.as_chunks::<16>();
+    chunks.iter().for_each(|chunk| look(chunk));
+    look(rest);
+    let max = lanes.into_iter().fold(f32::NEG_INFINITY, |max, x| if x > max { x } else { max });
+    (max, !bad.contains(&true))
 }

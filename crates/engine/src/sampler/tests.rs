@@ -1,5 +1,6 @@
 //! The sampler's promises: the field's filters, the softmax's frequencies, and nobody else's state.
 
+use proptest::prelude::*;
 use serde_json::Value;
 
 use super::filters::{Candidate, filter};
@@ -276,4 +277,20 @@ fn rows_do_not_borrow_from_each_other() {
     assert_eq!(together[4].len(), 20);
     assert_eq!(together[4], together[5]);
     assert_ne!(together[4], together[6]);
+}
+
+proptest! {
+    #[test]
+    fn the_lowest_id_of_the_largest_logit_is_found(
+        logits in prop::collection::vec(prop::sample::select(vec![-1.0f32, 0.0, -0.0, 1.5, 2.0, f32::NEG_INFINITY]), 1..5000),
+    ) {
+        let mut want = None;
+        for (id, logit) in logits.iter().enumerate() {
+            if *logit > want.map_or(f32::NEG_INFINITY, |(_, best)| best) {
+                want = Some((id as TokenId, *logit));
+            }
+        }
+        let want = want.map(|(id, _)| id).ok_or(SampleError::NothingAllowed);
+        prop_assert_eq!(argmax(&logits), want);
+    }
 }

@@ -191,9 +191,14 @@ impl Work<'_> {
                 let stride = input.cols / GROUP;
                 codes.coding = coding;
                 for piece in pieces(outputs, matrix.cols, CODE_COLS) {
-                    (kernels.unpack_codes)(Source { matrix, piece: &piece }, codes);
+                    let source = Source { matrix, piece: &piece };
                     let x = &input.rounded[row * stride + piece.cols.start / GROUP..];
-                    (kernels.dot_codes)(codes, x, stride, sums);
+                    if let (Some(multiply_row), [sums]) = (kernels.multiply_row, &mut sums[..]) {
+                        multiply_row(source, x, codes, sums);
+                    } else {
+                        (kernels.unpack_codes)(source, codes);
+                        (kernels.dot_codes)(codes, x, stride, sums);
+                    }
                 }
             }
             None => {

@@ -96,13 +96,21 @@ pub(crate) struct Piece {
     pub(crate) cols: Range<usize>,
 }
 
-/// Where a format puts one block of some rows of a [`CodePanel`].
-pub(crate) struct Out<'a> {
-    codes: &'a mut [[u8; 4 * LANES]],
-    scales: &'a mut [[f32; LANES]],
-    mins: &'a mut [[f32; LANES]],
+/// Where a format puts one block of some rows.
+pub(crate) struct Out<'a, C> {
+    /// Takes the codes.
+    pub(crate) codes: C,
+    /// The block's lines of a [`CodePanel`].
+    pub(crate) scales: &'a mut [[f32; LANES]],
+    pub(crate) mins: &'a mut [[f32; LANES]],
     /// The first row.
-    lane: usize,
+    pub(crate) lane: usize,
+}
+
+/// What takes the codes of a block, four columns of some rows at a time.
+pub(crate) trait Codes<W> {
+    /// Columns `4 * line..4 * line + 4` of the block, one per byte.
+    fn take(&mut self, line: usize, codes: W);
 }
 
 impl Coding {
@@ -153,11 +161,13 @@ impl Default for FloatPanel {
     }
 }
 
-impl Out<'_> {
-    /// Columns `4 * line..4 * line + 4`, one per byte.
+impl<C> Out<'_, C> {
     #[inline(always)]
-    fn codes<W: Words>(&mut self, line: usize, codes: W) {
-        codes.put(&mut self.codes[line], self.lane);
+    fn codes<W: Words>(&mut self, line: usize, codes: W)
+    where
+        C: Codes<W>,
+    {
+        self.codes.take(line, codes);
     }
 
     #[inline(always)]
@@ -216,15 +226,15 @@ pub(crate) trait Format: Copy {
 
     /// Unpacks the scales and minimums that lie apart, those of `n` blocks of some rows.
     #[inline(always)]
-    fn numbers_apart<W: Words>(self, _from: &[Side<'_, W>; 2], _n: usize, _out: &mut Out<'_>) {}
+    fn numbers_apart<W: Words>(self, _from: &[Side<'_, W>; 2], _n: usize, _out: &mut Out<'_, ()>) {}
 
     /// Unpacks the block of some rows that starts at byte `at` of their pieces.
-    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>);
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>);
 }
 
 /// What can be done with a [`Format`], whichever it is.
 pub(crate) trait Visitor {
-    fn visit(self, format: impl Format);
+    fn visit<F: Format>(self, format: F);
 }
 
 /// Declares formats that have scales among the codes: columns, scales and bytes of a block, and the
@@ -240,7 +250,7 @@ macro_rules! blocks {
             const GROUPS: usize = $groups;
 
             #[inline(always)]
-            fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+            fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
                 $unpack(rows, at, out);
             }
         }
@@ -296,14 +306,69 @@ pub(crate) struct Source<'a> {
     pub(crate) piece: &'a Piece,
 }
 
+/// What is done with the blocks of a piece.
+pub(crate) trait Taker<W: Words> {
+    /// Block `place.0` of the rows from lane `place.1` on, with its lines of scales and minimums.
+    fn block<F: Format>(
+        &mut self,
+        format: F,
+        rows: &Side<'_, W>,
+        place: (usize, usize),
+        numbers: Numbers<'_>,
+    );
+}
+
+/// Lines of scales and of minimums.
+pub(crate) type Numbers<'a> = (&'a mut [[f32; LANES]], &'a mut [[f32; LANES]]);
+
 /// Fills `panel` with a piece of at most [`CODE_COLS`] columns; lanes without a row hold leftovers.
-/// As many bytes of the rows below are asked for meanwhile.
 #[inline(always)]
 pub(crate) fn fill_codes<W: Words, F: Format>(
     isa: Available<W>,
     format: F,
-    Source { matrix, piece }: Source<'_>,
+    source: Source<'_>,
     panel: &mut CodePanel,
+) {
+    let CodePanel { codes, scales, mins, cols, .. } = panel;
+    *cols = source.piece.cols.len();
+    each_block(isa, format, source, (scales, mins), &mut Keep(codes));
+}
+
+/// Keeps the codes.
+struct Keep<'a>(&'a mut [[u8; 4 * LANES]]);
+
+/// The lines of a block, and the first row.
+struct Kept<'a>(&'a mut [[u8; 4 * LANES]], usize);
+
+impl<W: Words> Codes<W> for Kept<'_> {
+    #[inline(always)]
+    fn take(&mut self, line: usize, codes: W) {
+        codes.put(&mut self.0[line], self.1);
+    }
+}
+
+impl<W: Words> Taker<W> for Keep<'_> {
+    #[inline(always)]
+    fn block<F: Format>(
+        &mut self,
+        format: F,
+        rows: &Side<'_, W>,
+        (i, lane): (usize, usize),
+        (scales, mins): Numbers<'_>,
+    ) {
+        let codes = Kept(&mut self.0[i * (F::COLS / 4)..(i + 1) * (F::COLS / 4)], lane);
+        format.block(rows, i * F::BYTES, &mut Out { codes, scales, mins, lane });
+    }
+}
+
+/// Hands every block of a piece to `taker`. As many bytes of the rows below are asked for meanwhile.
+#[inline(always)]
+pub(crate) fn each_block<W: Words, F: Format>(
+    isa: Available<W>,
+    format: F,
+    Source { matrix, piece }: Source<'_>,
+    (scale_lines, min_lines): Numbers<'_>,
+    taker: &mut impl Taker<W>,
 ) {
     let row_blocks = matrix.cols / F::COLS;
     let blocks = piece.cols.start / F::COLS..piece.cols.end / F::COLS;
@@ -320,21 +385,16 @@ pub(crate) fn fill_codes<W: Words, F: Format>(
     let scales = Rows::new(&matrix.scales, &place(scale_bytes));
     let mins = Rows::new(&matrix.biases, &place(min_bytes));
 
-    panel.cols = piece.cols.len();
-    let CodePanel { codes, scales: scale_lines, mins: min_lines, .. } = panel;
     for lane in (0..LANES).step_by(W::ROWS) {
         let sides = [isa.side(&scales, lane), isa.side(&mins, lane)];
-        let mut out = Out { codes: &mut [], scales: scale_lines, mins: min_lines, lane };
+        let mut out = Out { codes: (), scales: scale_lines, mins: min_lines, lane };
         format.numbers_apart(&sides, blocks.len(), &mut out);
     }
-    let codes = codes.chunks_exact_mut(F::COLS / 4);
     let scale_lines = scale_lines.chunks_exact_mut(F::GROUPS);
     let min_lines = min_lines.chunks_exact_mut(F::GROUPS);
-    let lines = codes.zip(scale_lines).zip(min_lines).take(blocks.len());
-    for (i, ((codes, scales), mins)) in lines.enumerate() {
+    for (i, (scales, mins)) in scale_lines.zip(min_lines).enumerate().take(blocks.len()) {
         for lane in (0..LANES).step_by(W::ROWS) {
-            let mut out = Out { codes, scales, mins, lane };
-            format.block(&isa.side(&data, lane), i * F::BYTES, &mut out);
+            taker.block(format, &isa.side(&data, lane), (i, lane), (scales, mins));
         }
         data.catch_up(data_place.ahead + (i + 1) * LANES * F::BYTES);
     }

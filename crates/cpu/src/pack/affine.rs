@@ -3,7 +3,7 @@
 
 use weights::Float;
 
-use super::{Format, LANES, Out, Visitor, spread};
+use super::{Codes, Format, LANES, Out, Visitor, spread};
 use crate::simd::{Side, Words};
 
 /// Codes of `BITS` bits in groups of `32 * RUNS`, with a scale and a bias each.
@@ -45,14 +45,14 @@ impl<const BITS: usize, const RUNS: usize> Format for Affine<BITS, RUNS> {
     }
 
     #[inline(always)]
-    fn numbers_apart<W: Words>(self, from: &[Side<'_, W>; 2], n: usize, out: &mut Out<'_>) {
+    fn numbers_apart<W: Words>(self, from: &[Side<'_, W>; 2], n: usize, out: &mut Out<'_, ()>) {
         let [scales, mins] = from;
         numbers::<W, RUNS>(self.0, scales, n, out.lane, out.scales);
         numbers::<W, RUNS>(self.0, mins, n, out.lane, out.mins);
     }
 
     #[inline(always)]
-    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
         for run in 0..RUNS {
             codes::<W, BITS>(rows, at + 4 * BITS * run, 8 * run, out);
         }
@@ -115,7 +115,7 @@ fn codes<W: Words, const BITS: usize>(
     rows: &Side<'_, W>,
     at: usize,
     first_line: usize,
-    out: &mut Out<'_>,
+    out: &mut Out<'_, impl Codes<W>>,
 ) {
     // Words are read by fours where so many are there. Those past the codes are never used.
     let mut words = [rows.word(at); 8];

@@ -1,7 +1,7 @@
 //! Four-bit floats: sign, two bits of exponent, one of fraction. Twice their values are whole
 //! numbers from -12 to 12, so they become codes, and their scales are halved.
 
-use super::{Format, Level, Out, legacy, spread};
+use super::{Codes, Format, Level, Out, legacy, spread};
 use crate::float::{e4m3_to_f32, e8m0_to_f32, half_of_e8m0};
 use crate::simd::{Side, Words};
 
@@ -31,14 +31,19 @@ impl Format for Mxfp4 {
     }
 
     #[inline(always)]
-    fn numbers_apart<W: Words>(self, [scales, _]: &[Side<'_, W>; 2], n: usize, out: &mut Out<'_>) {
+    fn numbers_apart<W: Words>(
+        self,
+        [scales, _]: &[Side<'_, W>; 2],
+        n: usize,
+        out: &mut Out<'_, ()>,
+    ) {
         for i in 0..n {
             out.scale::<W>(i, scales.floats(i, |[scale]| 0.5 * e8m0_to_f32(scale)));
         }
     }
 
     #[inline(always)]
-    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
         alternating(rows, at, out);
     }
 }
@@ -54,21 +59,30 @@ impl Format for Nvfp4 {
     }
 
     #[inline(always)]
-    fn numbers_apart<W: Words>(self, [scales, _]: &[Side<'_, W>; 2], n: usize, out: &mut Out<'_>) {
+    fn numbers_apart<W: Words>(
+        self,
+        [scales, _]: &[Side<'_, W>; 2],
+        n: usize,
+        out: &mut Out<'_, ()>,
+    ) {
         for i in 0..2 * n {
             out.scale::<W>(i, scales.floats(i, |[scale]| 0.5 * e4m3_to_f32(scale)));
         }
     }
 
     #[inline(always)]
-    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
         alternating(rows, at, out);
     }
 }
 
 /// GGUF: the scale in front of sixteen bytes, whose low nibbles come first.
 #[inline(always)]
-pub(super) fn gguf_mxfp4<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn gguf_mxfp4<W: Words>(
+    rows: &Side<'_, W>,
+    at: usize,
+    out: &mut Out<'_, impl Codes<W>>,
+) {
     for (line, nibbles) in legacy::nibbles(rows, at + 1).into_iter().enumerate() {
         out.codes(line, nibbles.lookup(&CODES));
     }
@@ -76,7 +90,7 @@ pub(super) fn gguf_mxfp4<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<
 }
 
 #[inline(always)]
-fn alternating<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+fn alternating<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     for (i, packed) in rows.quad(at).into_iter().enumerate() {
         out.codes(2 * i, spread::<W, 4>(packed).lookup(&CODES));
         out.codes(2 * i + 1, spread::<W, 4>(packed.shr(16)).lookup(&CODES));

@@ -1,12 +1,12 @@
 //! The K types of GGUF: super-blocks of 256 elements whose groups of 16 or 32 have small integer
 //! scales under one or two half-precision factors.
 
-use super::{LOW_BITS, LOW_NIBBLES, LOW_PAIRS, Out};
+use super::{Codes, LOW_BITS, LOW_NIBBLES, LOW_PAIRS, Out};
 use crate::simd::{Side, Words};
 
 /// A nibble of scale and a nibble of minimum per 16 elements of 2 bits.
 #[inline(always)]
-pub(super) fn q2_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q2_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     for part in 0..4 {
         let packed = rows.quad(at + 16 + 16 * part);
         for run in 0..4 {
@@ -30,7 +30,7 @@ pub(super) fn q2_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
 
 /// A 6-bit scale less 32 per 16 elements of 2 bits and a third bit that, when clear, takes 4 away.
 #[inline(always)]
-pub(super) fn q3_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q3_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     let thirds = [rows.quad(at), rows.quad(at + 16)];
     for part in 0..4 {
         let packed = rows.quad(at + 32 + 16 * part);
@@ -57,7 +57,7 @@ pub(super) fn q3_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
 
 /// A 6-bit scale and a 6-bit minimum per 32 elements of 4 bits.
 #[inline(always)]
-pub(super) fn q4_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q4_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     six_bit_scales(rows.quad(at), out);
     for part in 0..8 {
         let packed = rows.quad(at + 16 + 16 * part);
@@ -71,7 +71,7 @@ pub(super) fn q4_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
 
 /// As [`q4_k`], with a fifth bit: bit `group` of byte `i` belongs to element `i` of that group.
 #[inline(always)]
-pub(super) fn q5_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q5_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     six_bit_scales(rows.quad(at), out);
     let fifths = [rows.quad(at + 16), rows.quad(at + 32)];
     for part in 0..8 {
@@ -88,7 +88,7 @@ pub(super) fn q5_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
 
 /// A signed byte of scale per 16 elements of 6 bits, in 4 low and 2 high ones.
 #[inline(always)]
-pub(super) fn q6_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q6_k<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     for half in 0..2 {
         for part in 0..2 {
             // 16 bytes of every run of 32: the low nibbles of runs 0 and 1 lie below those of 2 and
@@ -131,7 +131,10 @@ fn line_of_four_bits(part: usize) -> usize {
 
 /// Two factors, then eight scales and eight minimums of 6 bits in twelve bytes.
 #[inline(always)]
-fn six_bit_scales<W: Words>([factors, scales, mins, both]: [W; 4], out: &mut Out<'_>) {
+fn six_bit_scales<W: Words>(
+    [factors, scales, mins, both]: [W; 4],
+    out: &mut Out<'_, impl Codes<W>>,
+) {
     let (d, dmin) = (factors.f16(), factors.shr(16).f16());
     for group in 0..8 {
         let at = group as u32 % 4 * 8;

@@ -3,14 +3,14 @@
 //! All 4- and 5-bit layouts put elements 0..16 into the low nibbles and 16..32 into the high nibbles
 //! of the same sixteen bytes.
 
-use super::{LOW_NIBBLES, Out};
+use super::{Codes, LOW_NIBBLES, Out};
 use crate::simd::{Side, Words};
 
 /// The values of IQ4_NL, 128 added.
 const IQ4_NL: [u8; 16] = [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
 
 #[inline(always)]
-pub(super) fn q4_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q4_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     for (line, codes) in nibbles(rows, at + 2).into_iter().enumerate() {
         out.codes(line, codes);
     }
@@ -18,7 +18,7 @@ pub(super) fn q4_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
 }
 
 #[inline(always)]
-pub(super) fn q4_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q4_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     for (line, codes) in nibbles(rows, at + 4).into_iter().enumerate() {
         out.codes(line, codes);
     }
@@ -26,19 +26,19 @@ pub(super) fn q4_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
 }
 
 #[inline(always)]
-pub(super) fn q5_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q5_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     five_bits(nibbles(rows, at + 6), rows.word(at + 2), out);
     out.scale::<W>(0, rows.half(at).f16());
 }
 
 #[inline(always)]
-pub(super) fn q5_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q5_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     five_bits(nibbles(rows, at + 8), rows.word(at + 4), out);
     scale_and_min(rows.word(at), out);
 }
 
 #[inline(always)]
-pub(super) fn q8_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn q8_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     for half in 0..2 {
         for (line, codes) in rows.quad(at + 2 + 16 * half).into_iter().enumerate() {
             out.codes(4 * half + line, codes.xor(0x8080_8080));
@@ -48,7 +48,7 @@ pub(super) fn q8_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
 }
 
 #[inline(always)]
-pub(super) fn iq4_nl<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_>) {
+pub(super) fn iq4_nl<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
     for (line, codes) in nibbles(rows, at + 2).into_iter().enumerate() {
         out.codes(line, codes.lookup(&IQ4_NL));
     }
@@ -67,14 +67,14 @@ pub(super) fn nibbles<W: Words>(rows: &Side<'_, W>, at: usize) -> [W; 8] {
 }
 
 #[inline(always)]
-fn scale_and_min<W: Words>(both: W, out: &mut Out<'_>) {
+fn scale_and_min<W: Words>(both: W, out: &mut Out<'_, impl Codes<W>>) {
     out.scale::<W>(0, both.f16());
     out.min::<W>(0, both.shr(16).f16());
 }
 
 /// Nibbles with bit 4 of element `i` from bit `i` of a word.
 #[inline(always)]
-fn five_bits<W: Words>(nibbles: [W; 8], fifths: W, out: &mut Out<'_>) {
+fn five_bits<W: Words>(nibbles: [W; 8], fifths: W, out: &mut Out<'_, impl Codes<W>>) {
     // Line `j` wants bits `4 j..4 j + 4` in four bytes. As `i` and `j`, positions are j2 j1 j0 i1 i0;
     // two exchanges of position bits make them i1 i0 j0 j2 j1.
     let fifths = exchange(fifths, 14, 0x0000_cccc);

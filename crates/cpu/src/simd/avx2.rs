@@ -36,6 +36,7 @@ static KERNELS: Kernels = Kernels {
     unpack_codes: |source, panel| with_format(source.matrix.packing, Unpack(source, panel)),
     // SAFETY: as above.
     unpack_floats: |source, panel| unsafe { unpack_floats(source, panel) },
+    multiply_row: None,
     // SAFETY: as above.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.
@@ -70,7 +71,7 @@ struct Unpack<'a>(Source<'a>, &'a mut CodePanel);
 
 impl Visitor for Unpack<'_> {
     #[inline]
-    fn visit(self, format: impl Format) {
+    fn visit<F: Format>(self, format: F) {
         // SAFETY: used by the table of kernels alone, which needs avx2 and f16c.
         unsafe { unpack(format, self.0, self.1) }
     }

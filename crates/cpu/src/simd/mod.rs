@@ -52,6 +52,9 @@ pub enum Isa {
     Neon,
 }
 
+/// See [`Kernels::multiply_row`].
+type MultiplyRow = fn(Source<'_>, &[Rounded], &mut CodePanel, &mut [f32; LANES]);
+
 /// The inner loops of one instruction set.
 pub(crate) struct Kernels {
     /// What they need.
@@ -66,6 +69,9 @@ pub(crate) struct Kernels {
     pub(crate) unpack_codes: fn(Source<'_>, &mut CodePanel),
     /// Widens a piece of any matrix, and asks for bytes of the rows below.
     pub(crate) unpack_floats: fn(Source<'_>, &mut FloatPanel),
+    /// What `unpack_codes` and then `dot_codes` do, for one row of activations and without writing
+    /// the codes down, where that is faster. Of the panel it uses the scales and minimums.
+    pub(crate) multiply_row: Option<MultiplyRow>,
     /// Adds to every `acc[row]` the product of one row of activations with a panel. Row `r` starts
     /// at group `r * stride`.
     ///

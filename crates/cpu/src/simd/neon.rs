@@ -27,6 +27,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     unpack_floats: |source, panel| {
         fill_floats(source, panel, generic::interleave_floats);
     },
+    multiply_row: None,
     // SAFETY: every AArch64 machine that runs a system has NEON; its targets take it for granted.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     dot_floats: |panel, x, stride, acc| generic::dot_floats(panel, x, stride, acc),
@@ -122,7 +123,7 @@ fn store_f32(out: &mut [f32; 4], x: float32x4_t) {
 struct Unpack<'a>(Source<'a>, &'a mut CodePanel);
 
 impl Visitor for Unpack<'_> {
-    fn visit(self, format: impl Format) {
+    fn visit<F: Format>(self, format: F) {
         // SAFETY: every AArch64 machine that runs a system has NEON; its targets take it for granted.
         let isa = unsafe { Available::<Words4>::promise() };
         fill_codes(isa, format, self.0, self.1);

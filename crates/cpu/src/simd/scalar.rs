@@ -13,6 +13,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     unpack_floats: |source, panel| {
         fill_floats(source, panel, generic::interleave_floats);
     },
+    multiply_row: None,
     dot_codes: |panel, x, stride, acc| generic::dot_codes(panel, x, stride, acc),
     dot_floats: |panel, x, stride, acc| generic::dot_floats(panel, x, stride, acc),
     ops: &ops_scalar::OPS,
@@ -29,7 +30,7 @@ pub(super) fn narrow(x: &[f32], out: &mut [u16]) {
 struct Unpack<'a>(Source<'a>, &'a mut CodePanel);
 
 impl Visitor for Unpack<'_> {
-    fn visit(self, format: impl Format) {
+    fn visit<F: Format>(self, format: F) {
         // SAFETY: plain words need nothing.
         let isa = unsafe { Available::<u32>::promise() };
         fill_codes(isa, format, self.0, self.1);

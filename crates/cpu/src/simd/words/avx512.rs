@@ -7,7 +7,7 @@ use crate::pack::LANES;
 
 /// Words of sixteen rows. Needs avx512f and avx512bw.
 #[derive(Clone, Copy)]
-pub(in crate::simd) struct Words16(__m512i);
+pub(in crate::simd) struct Words16(pub(in crate::simd) __m512i);
 
 // SAFETY (all blocks below, unless they say more): a value of this type exists, or is made by an
 // `unsafe` function whose caller promises it, only where avx512f and avx512bw are there.

@@ -231,8 +231,7 @@ fn maximum(x: &[f32]) -> (f32, bool) {
     let mut look = |x: &[f32]| {
         for ((lane, bad), x) in lanes.iter_mut().zip(&mut bad).zip(x) {
             *lane = if *x > *lane { *x } else { *lane };
-            // A NaN is not below anything.
-            *bad |= !(*x < f32::INFINITY);
+            *bad |= x.is_nan() | (*x == f32::INFINITY);
         }
     };
     let (chunks, rest) = x.as_chunks::<16>();

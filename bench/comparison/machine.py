@@ -23,12 +23,27 @@ def be_important():
     return os.getpriority(os.PRIO_PROCESS, 0)
 
 
+class ForeignLoad:
+    """Processors kept busy by others since it was made, time stolen from the machine included. What this
+    program and the children that it has waited for used is not foreign."""
+
+    def __init__(self):
+        self.start, self.before = time.monotonic(), self._seconds()
+
+    def so_far(self):
+        elapsed = time.monotonic() - self.start
+        return max(0.0, (self._seconds() - self.before) / max(elapsed, 0.01))
+
+    @staticmethod
+    def _seconds():
+        return _busy_ticks() / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
+
+
 def foreign_load(seconds):
-    """Processors kept busy by others during a pause of ours, stolen time included."""
-    before, start = _busy_ticks(), time.monotonic()
+    """Processors kept busy by others during a pause of ours."""
+    load = ForeignLoad()
     time.sleep(seconds)
-    ticks = _busy_ticks() - before
-    return ticks / os.sysconf("SC_CLK_TCK") / (time.monotonic() - start)
+    return load.so_far()
 
 
 def _busy_ticks():

@@ -5,7 +5,7 @@ import statistics
 
 from .cells import CELLS, HEARTH, PEERS, rows
 from .models import SOURCES
-from .run import LIMITS
+from .run import LIMITS, QUIET_ENOUGH
 from .weights import Costs
 
 
@@ -115,10 +115,11 @@ def report(results):
     data = results.data
     about = data["about"]
     rounds = 1 + max((t["round"] for t in data["turns"]), default=-1)
-    busy = max((t["busy"] for t in data["turns"]), default=0)
+    disturbed = sum(t["busy"] > QUIET_ENOUGH for t in data["turns"])
     lines = [
         f"Machine: {about.get('machine')}; {about.get('threads')} threads, nice {about.get('nice')}; "
-        f"{rounds} rounds; other programs used up to {busy:.2f} processors in the pauses.",
+        f"{rounds} rounds. During {disturbed} of {len(data['turns'])} turns, or just before, other programs "
+        f"used more than {QUIET_ENOUGH} processors.",
         "",
         "Median (least–largest) over the rounds. **×** is how many times better Hearth is: more tokens "
         "per second, fewer milliseconds or bytes.",

@@ -11,7 +11,7 @@ import time
 from . import models
 from .cells import CELLS, GGUF_CELLS, HEARTH, MLX_CELLS, PEERS
 from .engines import TOO_SLOW, Bench, Failed
-from .machine import Limits, be_important, describe, foreign_load
+from .machine import ForeignLoad, Limits, be_important, describe, foreign_load
 from .setup import LLAMA, PACKAGES, Unavailable
 from .weights import Model
 
@@ -161,8 +161,8 @@ class Run:
         self.begun = True
         busy = self._pause()
         turn = {"model": key, "cell": cell.key, "engine": engine, "round": number,
-                "at": time.strftime("%Y-%m-%dT%H:%M:%S"), "busy": round(busy, 3)}
-        start = time.monotonic()
+                "at": time.strftime("%Y-%m-%dT%H:%M:%S")}
+        start, meanwhile = time.monotonic(), ForeignLoad()
         try:
             if engine == LIMITS:
                 turn["values"] = self.limits.measure()
@@ -171,6 +171,7 @@ class Run:
             shown = ", ".join(f"{k} {v:.4g}" for k, v in turn["values"].items() if isinstance(v, float))
         except Failed as error:
             turn["error"] = shown = str(error)
+        busy = turn["busy"] = round(max(busy, meanwhile.so_far()), 3)
         turn["seconds"] = time.monotonic() - start + self.options.cooldown
         warning = f"  (others use {busy:.2f} processors)" if busy > QUIET_ENOUGH else ""
         print(f"{number + 1} {key:<17} {cell.key:<13} {engine:<9} {shown}{warning}", file=sys.stderr)

@@ -15,10 +15,13 @@ use weights::Matrix;
 use crate::pack::{CODE_COLS, CodePanel, Coding, FLOAT_COLS, FloatPanel, LANES, Piece, Source};
 use crate::pool::{Block, BlockMut};
 use crate::rounded::{GROUP, Rounded};
+use crate::simd::{self, CACHE_LINE};
 use crate::{Activations, Buf, Cpu, Vector, Weight};
 
 /// Rows that meet a panel while it is unpacked: as many as have their activations in the L2 cache.
 const MAX_ROWS: usize = 128;
+/// Rows of activations that are so few that fetching them takes a good part of multiplying them.
+const FEW_ROWS: usize = 4;
 /// Tasks per thread, so that a thread that is held up leaves its share to the others.
 const TASKS_PER_THREAD: usize = 6;
 /// What pieces of a row start at multiples of: the longest block of any packing.
@@ -160,6 +163,7 @@ impl Work<'_> {
         bench: &mut Bench,
         mut out: BlockMut<'_>,
     ) {
+        self.fetch_input(rows);
         for first in (0..task.outputs.len()).step_by(LANES) {
             let n = LANES.min(task.outputs.len() - first);
             let start = task.outputs.start + first;
@@ -179,6 +183,17 @@ impl Work<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// Asks for a few rows of rounded activations at once. Another core has just written them, and
+    /// the products, which wait for each line in turn, would pay the way from core to core many times.
+    fn fetch_input(&self, rows: &Range<usize>) {
+        if self.coding.is_some() && rows.len() <= FEW_ROWS {
+            let stride = self.input.cols / GROUP;
+            let rounded = &self.input.rounded[rows.start * stride..rows.end * stride];
+            let bytes = size_of_val(rounded);
+            (0..bytes).step_by(CACHE_LINE).for_each(|at| simd::prefetch(rounded, at));
         }
     }
 

@@ -361,6 +361,10 @@ impl<W: Words> Taker<W> for Keep<'_> {
     }
 }
 
+/// How much further than a panel the asking is ahead of the reading: the memory takes longer to answer
+/// than a small panel takes to be read.
+const LEAD: usize = 4096;
+
 /// Hands every block of a piece to `taker`. As many bytes of the rows below are asked for meanwhile.
 #[inline(always)]
 pub(crate) fn each_block<W: Words, F: Format>(
@@ -377,7 +381,7 @@ pub(crate) fn each_block<W: Words, F: Format>(
         stride: row_blocks * block_bytes,
         n_rows: piece.rows.len(),
         len: blocks.len() * block_bytes,
-        ahead: (piece.rows.end * row_blocks + LANES * blocks.start) * block_bytes,
+        ahead: (piece.rows.end * row_blocks + LANES * blocks.start) * block_bytes + LEAD,
     };
     let [scale_bytes, min_bytes] = format.bytes_apart();
     let data_place = place(F::BYTES);

@@ -27,8 +27,10 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(60);
 /// Tasks per thread and region, so that a thread that is held up leaves its share to the others.
 const TASKS_PER_THREAD: usize = 4;
-/// Bit of [`Shared::gate`] that says a region may be entered.
-const OPEN: usize = 1 << (usize::BITS - 1);
+/// States of a [`Seat`]: nothing to do, a region waits, the worker is in it.
+const EMPTY: usize = 0;
+const OPEN: usize = 1;
+const TAKEN: usize = 2;
 
 /// A fixed set of threads that run one region at a time together with the caller.
 pub struct Pool {
@@ -57,14 +59,10 @@ pub struct BlockMut<'a> {
 type Task = &'static (dyn Fn(usize) + Sync);
 
 struct Shared {
-    /// Counts regions, so that a worker enters each at most once and knows when to look.
-    epoch: AtomicUsize,
-    /// [`OPEN`] while a region runs, plus the number of workers inside.
-    gate: AtomicUsize,
-    /// The region; written only while the gate is closed and nobody is inside.
-    region: UnsafeCell<Region>,
-    /// Next task of each thread's own share of the region.
-    next: Vec<Next>,
+    /// One per worker.
+    seats: Vec<Seat>,
+    /// Next task of the caller's own share of the region.
+    next: Next,
     /// Held by the caller of the running region.
     busy: AtomicBool,
     /// Set when a worker's task panicked; the payload is in `panic`.
@@ -75,7 +73,20 @@ struct Shared {
     parked: Vec<AtomicBool>,
 }
 
-/// On a cache line of its own, because each is mostly used by one thread.
+/// Where a worker gets its region from. All of it is in one line of the cache, because every line
+/// that goes from one core to another costs as much as unpacking some thousand codes.
+#[repr(align(64))]
+struct Seat {
+    /// The caller turns `EMPTY` into `OPEN` and, when all tasks are taken, `OPEN` back into `EMPTY`.
+    /// The worker turns `OPEN` into `TAKEN`, and that into `EMPTY` when it has left the region.
+    state: AtomicUsize,
+    /// Written by the caller while the seat is empty, read by the worker while it is taken.
+    region: UnsafeCell<Region>,
+    /// Next task of the worker's own share.
+    next: AtomicUsize,
+}
+
+/// On a line of its own.
 #[repr(align(64))]
 #[derive(Default)]
 struct Next(AtomicUsize);
@@ -86,9 +97,9 @@ struct Region {
     n_tasks: usize,
 }
 
-// SAFETY: `region` is the only field that is not `Sync`. It is written by the holder of `busy` while
-// `gate` is zero, and read by workers only between their counted entry through an open gate and
-// their exit, so a write never meets a read.
+// SAFETY: the `region` of a seat is the only field that is not `Sync`. It is written by the holder of
+// `busy` while the seat is empty, and read by its worker only while it has the seat taken, so a write
+// never meets a read.
 unsafe impl Sync for Shared {}
 
 impl Pool {
@@ -97,10 +108,8 @@ impl Pool {
     pub fn new(threads: usize) -> Pool {
         let threads = n_threads(threads);
         let shared = Arc::new(Shared {
-            epoch: AtomicUsize::new(0),
-            gate: AtomicUsize::new(0),
-            region: UnsafeCell::new(Region { task: &|_| (), n_tasks: 0 }),
-            next: (0..threads).map(|_| Next::default()).collect(),
+            seats: (1..threads).map(|_| Seat::new()).collect(),
+            next: Next::default(),
             busy: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
@@ -254,7 +263,6 @@ impl BlockMut<'_> {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, SeqCst);
-        self.shared.epoch.fetch_add(1, SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
             // A worker catches every panic of a task, so there is nothing to hear from it.
@@ -268,26 +276,33 @@ impl Shared {
     fn open(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         // SAFETY: only the lifetime changes, and `close` waits until no worker holds the reference.
         let task = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), Task>(task) };
-        // SAFETY: the gate is closed with nobody inside (`close` waited for it), and `busy` keeps
-        // other callers out, so nobody else touches `region`.
-        unsafe { *self.region.get() = Region { task, n_tasks } };
-        for (thread, next) in self.next.iter().enumerate() {
-            next.0.store(self.share(thread, n_tasks).start, SeqCst);
+        self.next.0.store(0, SeqCst);
+        for (i, seat) in self.seats.iter().enumerate() {
+            // SAFETY: the seat is empty (`close` waited for it), and `busy` keeps other callers out,
+            // so nobody else touches its region.
+            unsafe { *seat.region.get() = Region { task, n_tasks } };
+            seat.next.store(self.share(i + 1, n_tasks).start, SeqCst);
         }
-        self.gate.fetch_or(OPEN, SeqCst);
-        self.epoch.fetch_add(1, SeqCst);
+        // Only now that every share is set: who is in may help the others.
+        for seat in &self.seats {
+            seat.state.store(OPEN, SeqCst);
+        }
     }
 
     /// Lets nobody in any more, waits for those inside, and returns what one of them panicked with.
     fn close(&self) -> Option<Box<dyn Any + Send>> {
-        self.gate.fetch_and(!OPEN, SeqCst);
-        let mut spins = 0u32;
-        while self.gate.load(SeqCst) != 0 {
-            std::hint::spin_loop();
-            spins += 1;
-            // Where cores are short, the thread waited for may need this one.
-            if spins.is_multiple_of(4096) {
-                thread::yield_now();
+        for seat in &self.seats {
+            if seat.state.compare_exchange(OPEN, EMPTY, SeqCst, SeqCst).is_ok() {
+                continue;
+            }
+            let mut spins = 0u32;
+            while seat.state.load(SeqCst) != EMPTY {
+                std::hint::spin_loop();
+                spins += 1;
+                // Where cores are short, the thread waited for may need this one.
+                if spins.is_multiple_of(4096) {
+                    thread::yield_now();
+                }
             }
         }
         if !self.panicked.swap(false, SeqCst) {
@@ -298,17 +313,21 @@ impl Shared {
 
     /// Tasks of a thread's own share: neighbours, so that it walks through memory in order.
     fn share(&self, thread: usize, n_tasks: usize) -> Range<usize> {
-        let n = self.next.len();
+        let n = self.seats.len() + 1;
         n_tasks * thread / n..n_tasks * (thread + 1) / n
     }
 
     /// Runs what is left of a thread's own share, then of the others'.
     fn take_tasks(&self, thread: usize, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        let n = self.next.len();
+        let n = self.seats.len() + 1;
         for owner in (thread..n).chain(0..thread) {
+            let next = match owner {
+                0 => &self.next.0,
+                worker => &self.seats[worker - 1].next,
+            };
             let end = self.share(owner, n_tasks).end;
             loop {
-                let index = self.next[owner].0.fetch_add(1, SeqCst);
+                let index = next.fetch_add(1, SeqCst);
                 if index >= end {
                     break;
                 }
@@ -319,44 +338,54 @@ impl Shared {
 
     /// The life of worker `index`.
     fn work(&self, index: usize) {
-        let mut seen = 0;
-        while !self.stop.load(SeqCst) {
-            seen = self.wait(index, seen);
-            if self.gate.fetch_add(1, SeqCst) & OPEN != 0 {
-                // SAFETY: this thread is counted in an open gate, so the region stays as it is until
-                // the count goes down again.
-                let region = unsafe { *self.region.get() };
-                let run = || self.take_tasks(index + 1, region.n_tasks, region.task);
-                if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-                    *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
-                    self.panicked.store(true, SeqCst);
-                }
+        let seat = &self.seats[index];
+        while self.wait(index) {
+            if seat.state.compare_exchange(OPEN, TAKEN, SeqCst, SeqCst).is_err() {
+                continue;
             }
-            self.gate.fetch_sub(1, SeqCst);
+            // SAFETY: this worker has its seat taken, so the region stays as it is until it leaves.
+            let region = unsafe { *seat.region.get() };
+            let run = || self.take_tasks(index + 1, region.n_tasks, region.task);
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+                *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+                self.panicked.store(true, SeqCst);
+            }
+            seat.state.store(EMPTY, SeqCst);
         }
     }
 
-    /// Returns the epoch as soon as it is no longer `seen`.
-    fn wait(&self, index: usize, seen: usize) -> usize {
+    /// Returns as soon as the worker's seat is open; false when the pool is to stop.
+    fn wait(&self, index: usize) -> bool {
+        let seat = &self.seats[index];
         let started = Instant::now();
-        loop {
+        while !self.stop.load(SeqCst) {
             for _ in 0..64 {
-                let epoch = self.epoch.load(SeqCst);
-                if epoch != seen {
-                    return epoch;
+                if seat.state.load(SeqCst) == OPEN {
+                    return true;
                 }
                 std::hint::spin_loop();
             }
             if started.elapsed() < SPIN {
                 continue;
             }
-            // The flag goes up before the last look, the epoch goes up before the caller looks at
-            // the flag: one of the two sees the other.
+            // The flag goes up before the last look; the seat opens, and the pool stops, before the
+            // other side looks at the flag or unparks: one of the two sees the other.
             self.parked[index].store(true, SeqCst);
-            if self.epoch.load(SeqCst) == seen {
+            if seat.state.load(SeqCst) != OPEN && !self.stop.load(SeqCst) {
                 thread::park();
             }
             self.parked[index].store(false, SeqCst);
+        }
+        false
+    }
+}
+
+impl Seat {
+    fn new() -> Seat {
+        Seat {
+            state: AtomicUsize::new(EMPTY),
+            region: UnsafeCell::new(Region { task: &|_| (), n_tasks: 0 }),
+            next: AtomicUsize::new(0),
         }
     }
 }

@@ -88,19 +88,19 @@ pub(crate) struct Kernels {
     pub(crate) ops: &'static OpKernels,
 }
 
-/// Asks for the line that byte `at` of `bytes` is in, to be brought into the L2 cache: what is asked
+/// Asks for the line that byte `at` of `data` is in, to be brought into the L2 cache: what is asked
 /// for comes a few thousand bytes later, and the L1 cache is full with what is worked on now. Nothing
 /// depends on it but time.
 #[inline(always)]
-pub(crate) fn prefetch(bytes: &[u8], at: usize) {
+pub(crate) fn prefetch<T>(data: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: the instruction is part of every x86-64, and may be given any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(at).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(data.as_ptr().wrapping_byte_add(at).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at);
+    let _ = (data, at);
 }
 
 impl Isa {

@@ -38,11 +38,7 @@ struct Peak {
 
 fn main() {
     let args: Vec<String> = std::env::args().filter(|arg| !arg.starts_with("--")).collect();
-    let isa = match args.get(2).map(String::as_str) {
-        Some("scalar") => Some(Isa::Scalar),
-        Some("avx2") => Some(Isa::Avx2),
-        _ => None,
-    };
+    let isa = args.get(2).and_then(|name| Isa::named(name));
     let threads = args.get(1).and_then(|n| n.parse().ok()).unwrap_or(0);
     let wanted = args.get(3).cloned().unwrap_or_default();
     let cpu = Cpu::new(&Options { threads, isa, ..Options::default() });

@@ -37,6 +37,19 @@ fn threads_and_instruction_sets_change_nothing() {
         for threads in 1..=4 {
             check_equal(&scalar, &cpu(threads, activations, None));
         }
-        check_equal(&scalar, &cpu(2, activations, Some(Isa::Avx2)));
+        for isa in [Isa::Avx2, Isa::Neon, Isa::NeonDotprod] {
+            let cpu = cpu(2, activations, Some(isa));
+            if cpu.isa() == isa.name() {
+                check_equal(&scalar, &cpu);
+            }
+        }
+    }
+}
+
+/// For runs under emulation, which say in `HEARTH_TEST_ISA` what they are meant to try.
+#[test]
+fn the_best_instruction_set_is_the_expected_one() {
+    if let Ok(expected) = std::env::var("HEARTH_TEST_ISA") {
+        assert_eq!(cpu(1, Activations::Int8, None).isa(), expected);
     }
 }

@@ -6,9 +6,12 @@ use weights::{Float, GgufType, Matrix, Packing};
 
 use super::samples::{Random, matrix, packings};
 use super::{Meeting, grouped, linear, pieces};
-use crate::{Activations, Buf, Cpu, Isa, Options, Weight};
+use crate::{Activations, Buf, Cpu, Isa, Kernels, Options, Weight};
 
-const ISAS: [Isa; 4] = [Isa::Scalar, Isa::Avx2, Isa::Avx512, Isa::Neon];
+/// All that this machine has.
+fn isas() -> impl Iterator<Item = Isa> {
+    Kernels::available().map(|kernels| kernels.isa)
+}
 
 fn cpu(threads: usize, activations: Activations, isa: Isa) -> Cpu {
     Cpu::new(&Options { threads, activations, isa: Some(isa) })
@@ -94,7 +97,7 @@ fn extreme_codes_do_not_overflow() {
             for pattern in [[127.0, 127.0], [127.0, -127.0], [-127.0, -127.0]] {
                 let x: Vec<f32> = pattern.into_iter().cycle().take(512).collect();
                 let want = plain_loops(&x, std::slice::from_ref(&extreme));
-                for isa in ISAS {
+                for isa in isas() {
                     let cpu = cpu(1, Activations::Int8, isa);
                     let got = product(&cpu, 1, &x, &cpu.weight(&[extreme.clone()]), None);
                     for (got, (want, size)) in got.iter().zip(&want) {
@@ -218,7 +221,7 @@ proptest! {
         let weight = slow.weight(&parts);
         let want = bits(&product(&slow, n_rows, &x, &weight, None));
         let outputs = weight.rows();
-        for isa in ISAS {
+        for isa in isas() {
             let cpu = cpu(1 + random.below(4), activations, isa);
             prop_assert_eq!(&bits(&product(&cpu, n_rows, &x, &weight, None)), &want);
             let mut row = 0;

@@ -26,11 +26,13 @@ mod ops;
 mod ops_avx2;
 #[cfg(target_arch = "x86_64")]
 mod ops_avx512;
+#[cfg(target_arch = "aarch64")]
+mod ops_neon;
 mod ops_scalar;
 #[cfg(test)]
 mod ops_tests;
-#[cfg(target_arch = "x86_64")]
-mod ops_x86;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod ops_wide;
 mod scalar;
 #[cfg(test)]
 mod tests;
@@ -50,6 +52,10 @@ pub enum Isa {
     Avx512,
     /// AArch64.
     Neon,
+    /// AArch64 with signed dot products on top (FEAT_DotProd).
+    NeonDotprod,
+    /// AArch64 with dot products of unsigned and signed bytes on top of that (FEAT_I8MM).
+    NeonI8mm,
 }
 
 /// See [`Kernels::multiply_row`].
@@ -104,13 +110,24 @@ pub(crate) fn prefetch<T>(data: &[T], at: usize) {
 }
 
 impl Isa {
+    /// All of them, of any machine, slower ones of an architecture first.
+    const ALL: [Isa; 6] =
+        [Isa::Scalar, Isa::Avx2, Isa::Avx512, Isa::Neon, Isa::NeonDotprod, Isa::NeonI8mm];
+
+    /// The one with a name.
+    pub fn named(name: &str) -> Option<Isa> {
+        Isa::ALL.into_iter().find(|isa| isa.name() == name)
+    }
+
     /// Its name, as a person would write it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Isa::Scalar => "scalar",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512-vnni",
             Isa::Neon => "neon",
+            Isa::NeonDotprod => "neon-dotprod",
+            Isa::NeonI8mm => "neon-i8mm",
         }
     }
 }
@@ -131,7 +148,7 @@ impl Kernels {
         #[cfg(target_arch = "x86_64")]
         let faster = [avx2::kernels(), avx512::kernels()];
         #[cfg(target_arch = "aarch64")]
-        let faster = [Some(&neon::KERNELS)];
+        let faster = neon::kernels();
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         let faster = [];
         std::iter::once(&scalar::KERNELS).chain(faster.into_iter().flatten())

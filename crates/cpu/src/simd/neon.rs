@@ -1,131 +1,138 @@
-//! NEON, which every AArch64 machine has. The dot product instructions of newer ones are not used.
+//! NEON, which every AArch64 machine has, and on top of it the two kinds of dot product instructions
+//! that newer ones have. The three differ in the integer products alone.
 //!
-//! Only the integer products are made by hand; the compiler vectorises the rest of the scalar
-//! kernels by itself, since it may take NEON for granted.
+//! FEAT_I8MM's matrix products are not used. They want pairs of rows of activations, and eight
+//! columns of a weight, side by side; in panels as they are, putting them so takes about as many
+//! instructions as it saves.
 //!
-//! Tested under emulation, never yet timed on a machine: `cargo test -p hearth-cpu --lib --target
-//! aarch64-unknown-linux-gnu` with a cross linker and `qemu-aarch64` as the target's runner.
+//! **Tested under emulation only; it has never run on such a machine, and nothing here was timed.**
+//! With a cross compiler and qemu-user, on a machine that has everything, one that has signed dot
+//! products, and one that has nothing but NEON:
+//!
+//! ```sh
+//! export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+//! export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
+//! t() { QEMU_CPU=$1 HEARTH_TEST_ISA=$2 cargo test -p hearth-cpu --lib --test conformance \
+//!     --target aarch64-unknown-linux-gnu --release; }
+//! t max neon-i8mm && t neoverse-n1 neon-dotprod && t cortex-a72 neon
+//! ```
 
-use std::arch::aarch64::*;
+mod codes;
+mod floats;
+mod products;
+mod registers;
+mod row;
 
+use std::arch::is_aarch64_feature_detected;
+use std::marker::PhantomData;
+
+use self::products::{Mixed, Signed, Widening};
+pub(super) use self::registers::{all_f32, multiply_add, widen};
+use self::registers::{load_f32, store_u16};
+use self::row::Multiply;
 use super::words::neon::Words4;
-use super::{Available, Isa, Kernels, generic, ops_scalar, scalar};
+use super::{Available, Isa, Kernels, generic, ops_neon, scalar};
 use crate::pack::{
-    CodePanel, Format, Group, LANES, Level, Source, Visitor, fill_codes, fill_floats, with_format,
+    CodePanel, Format, LANES, Source, Visitor, fill_codes, fill_floats, with_format,
 };
-use crate::rounded::{GROUP, Rounded};
+use crate::rounded::Rounded;
 
-/// Registers that hold one line of a panel.
-const QUARTERS: usize = 4;
-
-pub(super) static KERNELS: Kernels = Kernels {
+const BASE: Kernels = Kernels {
     isa: Isa::Neon,
     axpy: |a, x, y| generic::axpy(a, x, y),
-    narrow: scalar::narrow,
+    narrow,
     round: |x, out| generic::round(x, out),
     unpack_codes: |source, panel| with_format(source.matrix.packing, Unpack(source, panel)),
     unpack_floats: |source, panel| {
         fill_floats(source, panel, generic::interleave_floats);
     },
     multiply_row: None,
-    // SAFETY: every AArch64 machine that runs a system has NEON; its targets take it for granted.
-    dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
-    dot_floats: |panel, x, stride, acc| generic::dot_floats(panel, x, stride, acc),
-    ops: &ops_scalar::OPS,
+    dot_codes,
+    dot_floats: floats::dot_floats,
+    ops: &ops_neon::OPS,
 };
 
-#[target_feature(enable = "neon")]
+static NEON: Kernels = BASE;
+
+static DOTPROD: Kernels = Kernels {
+    isa: Isa::NeonDotprod,
+    multiply_row: Some(|source, x, panel, acc| {
+        let job = (source, x, panel, acc);
+        with_format(source.matrix.packing, Multiply::<Signed<128>>(job, PhantomData));
+    }),
+    // SAFETY: this table is reached through `kernels` alone, which found the instructions.
+    dot_codes: |panel, x, stride, acc| unsafe { dot_codes_dotprod(panel, x, stride, acc) },
+    ..BASE
+};
+
+static I8MM: Kernels = Kernels {
+    isa: Isa::NeonI8mm,
+    multiply_row: Some(|source, x, panel, acc| {
+        let job = (source, x, panel, acc);
+        with_format(source.matrix.packing, Multiply::<Mixed>(job, PhantomData));
+    }),
+    // SAFETY: as above.
+    dot_codes: |panel, x, stride, acc| unsafe { dot_codes_i8mm(panel, x, stride, acc) },
+    ..BASE
+};
+
+/// The tables of this machine, slowest first.
+pub(super) fn kernels() -> [Option<&'static Kernels>; 3] {
+    let dotprod = is_aarch64_feature_detected!("dotprod");
+    let i8mm = dotprod && is_aarch64_feature_detected!("i8mm");
+    [Some(&NEON), dotprod.then_some(&DOTPROD), i8mm.then_some(&I8MM)]
+}
+
+fn narrow(x: &[f32], out: &mut [u16]) {
+    assert_eq!(x.len(), out.len());
+    let ((x4, x_rest), (out4, out_rest)) = (x.as_chunks(), out.as_chunks_mut());
+    for (x, out) in x4.iter().zip(out4) {
+        store_u16(out, registers::narrow(load_f32(x)));
+    }
+    scalar::narrow(x_rest, out_rest);
+}
+
 fn dot_codes(panel: &CodePanel, x: &[Rounded], stride: usize, acc: &mut [[f32; LANES]]) {
-    for (r, acc) in acc.iter_mut().enumerate() {
-        let x = &x[r * stride..][..panel.cols / GROUP];
-        match panel.coding.group {
-            Group::Of32 => row::<8>(panel, x, acc),
-            Group::Of16 => row::<4>(panel, x, acc),
+    // SAFETY: every AArch64 machine that runs a system has NEON; codes up to 127 fit signed bytes.
+    unsafe {
+        if panel.coding.max > 127 {
+            codes::dot_codes::<Widening<128>>(panel, x, stride, acc);
+        } else {
+            codes::dot_codes::<Widening<0>>(panel, x, stride, acc);
         }
     }
 }
 
-/// One row of activations against a panel whose groups take `STEPS` lines of codes.
-#[target_feature(enable = "neon")]
-fn row<const STEPS: usize>(panel: &CodePanel, x: &[Rounded], acc: &mut [f32; LANES]) {
-    let parts = 8 / STEPS;
-    // Codes that do not fit a signed byte have 128 taken off, which the sum of the activations
-    // gives back.
-    let flip = if panel.coding.max > 127 { 0x80 } else { 0 };
-    let (offset, has_min) = match panel.coding.level {
-        Level::Zero(zero) => (i32::from(flip) - zero, false),
-        Level::Min => (i32::from(flip), true),
-    };
-    let mut sums = [vdupq_n_f32(0.0); QUARTERS];
-    for (sum, acc) in sums.iter_mut().zip(acc.as_chunks().0) {
-        *sum = load_f32(acc);
-    }
-    for (g, group) in x.iter().enumerate() {
-        for part in 0..parts {
-            let k = g * parts + part;
-            let (sum, weighted) = group.sums_of(panel.coding.group, part);
-            let mut dots = [vdupq_n_s32(offset * sum); QUARTERS];
-            let codes = &group.codes.as_chunks::<4>().0[part * 4..][..STEPS];
-            for (line, x) in panel.codes[k * STEPS..][..STEPS].iter().zip(codes) {
-                let x = i32::from_le_bytes(x.map(|x| x as u8));
-                add_products(line, flip, vreinterpretq_s8_s32(vdupq_n_s32(x)), &mut dots);
-            }
-            let scales = panel.scales[k].as_chunks().0;
-            let mins = panel.mins[k].as_chunks().0;
-            for (q, sum) in sums.iter_mut().enumerate() {
-                let scale = vmulq_f32(load_f32(&scales[q]), vdupq_n_f32(group.scale));
-                *sum = vfmaq_f32(*sum, vcvtq_f32_s32(dots[q]), scale);
-                if has_min {
-                    *sum = vfmaq_f32(*sum, load_f32(&mins[q]), vdupq_n_f32(weighted));
-                }
-            }
+#[target_feature(enable = "dotprod")]
+fn dot_codes_dotprod(panel: &CodePanel, x: &[Rounded], stride: usize, acc: &mut [[f32; LANES]]) {
+    // SAFETY: this function is compiled for the instructions; codes up to 127 fit signed bytes.
+    unsafe {
+        if panel.coding.max > 127 {
+            codes::dot_codes::<Signed<128>>(panel, x, stride, acc);
+        } else {
+            codes::dot_codes::<Signed<0>>(panel, x, stride, acc);
         }
     }
-    for (acc, sum) in acc.as_chunks_mut().0.iter_mut().zip(sums) {
-        store_f32(acc, sum);
-    }
 }
 
-/// Adds four products to every lane. Two of them stay below `2 * 128 * 127 < 2^15`.
-#[inline]
-#[target_feature(enable = "neon")]
-fn add_products(line: &[u8; 4 * LANES], flip: u8, x: int8x16_t, dots: &mut [int32x4_t; QUARTERS]) {
-    for (dot, w) in dots.iter_mut().zip(line.as_chunks().0) {
-        let w = vreinterpretq_s8_u8(veorq_u8(load_u8(w), vdupq_n_u8(flip)));
-        let low = vmull_s8(vget_low_s8(w), vget_low_s8(x));
-        let high = vmull_s8(vget_high_s8(w), vget_high_s8(x));
-        *dot = vpadalq_s16(*dot, vpaddq_s16(low, high));
-    }
-}
-
-#[inline]
-#[target_feature(enable = "neon")]
-fn load_u8(x: &[u8; 16]) -> uint8x16_t {
-    // SAFETY: sixteen bytes are readable from `x`, and this load needs no alignment.
-    unsafe { vld1q_u8(x.as_ptr()) }
-}
-
-#[inline]
-#[target_feature(enable = "neon")]
-fn load_f32(x: &[f32; 4]) -> float32x4_t {
-    // SAFETY: four f32 are readable from `x`, and this load needs no alignment.
-    unsafe { vld1q_f32(x.as_ptr()) }
-}
-
-#[inline]
-#[target_feature(enable = "neon")]
-fn store_f32(out: &mut [f32; 4], x: float32x4_t) {
-    // SAFETY: four f32 are writable from `out`, and this store needs no alignment.
-    unsafe { vst1q_f32(out.as_mut_ptr(), x) };
+#[target_feature(enable = "dotprod,i8mm")]
+fn dot_codes_i8mm(panel: &CodePanel, x: &[Rounded], stride: usize, acc: &mut [[f32; LANES]]) {
+    // SAFETY: this function is compiled for the instructions, which take all codes.
+    unsafe { codes::dot_codes::<Mixed>(panel, x, stride, acc) }
 }
 
 /// Unpacks with the format that a matrix has.
 struct Unpack<'a>(Source<'a>, &'a mut CodePanel);
 
 impl Visitor for Unpack<'_> {
+    #[inline]
     fn visit<F: Format>(self, format: F) {
-        // SAFETY: every AArch64 machine that runs a system has NEON; its targets take it for granted.
-        let isa = unsafe { Available::<Words4>::promise() };
-        fill_codes(isa, format, self.0, self.1);
+        unpack(format, self.0, self.1);
     }
+}
+
+fn unpack(format: impl Format, source: Source<'_>, panel: &mut CodePanel) {
+    // SAFETY: every AArch64 machine that runs a system has NEON; its targets take it for granted.
+    let isa = unsafe { Available::<Words4>::promise() };
+    fill_codes(isa, format, source, panel);
 }

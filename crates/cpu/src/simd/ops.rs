@@ -215,7 +215,7 @@ pub(super) fn merge(running: &mut Running, sums: &mut [f32], later: Running, lat
 }
 
 /// Cuts `n` queries into as few runs of at most `most` as will do, of nearly equal length.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) fn runs(n: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let n_runs = n.div_ceil(most);
     (0..n_runs).map(move |i| i * n / n_runs..(i + 1) * n / n_runs)
@@ -223,7 +223,7 @@ pub(super) fn runs(n: usize, most: usize) -> impl Iterator<Item = Range<usize>> 
 
 /// The table of a file that has `scores` and `add_values` of its own: all other kernels are the
 /// bodies of this file, compiled for the named instructions.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! ops_table {
     ($features:literal) => {
         /// Only for machines that have the instructions.
@@ -296,5 +296,5 @@ macro_rules! ops_table {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) use ops_table;

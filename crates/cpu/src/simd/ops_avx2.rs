@@ -6,7 +6,7 @@ use std::ops::Range;
 use backend::BLOCK;
 
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
-use super::ops_x86::{Wide, add_some, score_some};
+use super::ops_wide::{Wide, add_some, score_some};
 
 ops_table!("avx2,fma,f16c");
 

@@ -3,12 +3,20 @@
 use std::arch::aarch64::*;
 
 use super::{Rows, Words};
-use crate::float::f16_to_f32;
 use crate::pack::LANES;
 
 /// Words of four rows. Every AArch64 machine that runs a system has what they need.
 #[derive(Clone, Copy)]
 pub(in crate::simd) struct Words4(uint32x4_t);
+
+impl Words4 {
+    /// Sixteen codes: four of each row.
+    #[inline(always)]
+    pub(in crate::simd) fn bytes(self) -> uint8x16_t {
+        // SAFETY: NEON is taken for granted by the target.
+        unsafe { vreinterpretq_u8_u32(self.0) }
+    }
+}
 
 // SAFETY (all blocks below, unless they say more): NEON is taken for granted by the target.
 impl Words for Words4 {
@@ -105,12 +113,8 @@ impl Words for Words4 {
 
     #[inline(always)]
     fn f16(self) -> float32x4_t {
-        let mut words = [0; 4];
-        // SAFETY: see above; four words are writable, and the floats readable.
-        unsafe {
-            vst1q_u32(words.as_mut_ptr(), self.0);
-            vld1q_f32(words.map(|x| f16_to_f32(x as u16)).as_ptr())
-        }
+        // SAFETY: see above.
+        unsafe { vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(self.0))) }
     }
 
     #[inline(always)]

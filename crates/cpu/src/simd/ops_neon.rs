@@ -1,0 +1,97 @@
+//! The ops with NEON.
+
+use std::arch::aarch64::*;
+use std::ops::Range;
+
+use backend::BLOCK;
+
+use super::neon::{all_f32, multiply_add, widen};
+use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
+use super::ops_wide::{Wide, add_some, score_some};
+
+ops_table!("neon");
+
+/// Queries whose sums stay in registers, with four vectors of each.
+const QUERIES: usize = 6;
+
+impl Wide for float32x4_t {
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        all_f32(0.0)
+    }
+
+    #[inline(always)]
+    unsafe fn all(x: f32) -> Self {
+        all_f32(x)
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: readable by the trait's contract.
+        unsafe { vld1q_f32(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: writable by the trait's contract.
+        unsafe { vst1q_f32(to, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen(from: *const u16) -> Self {
+        // SAFETY: readable by the trait's contract.
+        widen(unsafe { vld1_u16(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(self, by: Self, to: Self) -> Self {
+        multiply_add(self, by, to)
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn scores(q: &[f32], keys: &[u16], out: &mut [BlockScores]) {
+    let head_dim = keys.len() / BLOCK;
+    assert_eq!(q.len(), out.len() * head_dim, "one row of scores per query");
+    for run in runs(out.len(), QUERIES) {
+        let (q, out) = (&q[run.start * head_dim..run.end * head_dim], &mut out[run]);
+        // SAFETY: every AArch64 machine that runs a system has NEON.
+        unsafe {
+            match out.len() {
+                1 => score_some::<float32x4_t, 1, 8>(q, keys, out),
+                2 => score_some::<float32x4_t, 2, 8>(q, keys, out),
+                3 => score_some::<float32x4_t, 3, 4>(q, keys, out),
+                4 => score_some::<float32x4_t, 4, 4>(q, keys, out),
+                5 => score_some::<float32x4_t, 5, 4>(q, keys, out),
+                _ => score_some::<float32x4_t, QUERIES, 4>(q, keys, out),
+            }
+        }
+    }
+}
+
+/// Rows of values are a multiple of four vectors long, so four at a time leave no rest.
+#[target_feature(enable = "neon")]
+fn add_values(weights: &[BlockScores], seen: Range<usize>, values: &[u16], sums: &mut [f32]) {
+    let cols = values.len() / BLOCK;
+    assert_eq!(sums.len(), weights.len() * cols, "one row of sums per query");
+    for run in runs(weights.len(), QUERIES) {
+        let (sums, weights) = (&mut sums[run.start * cols..run.end * cols], &weights[run]);
+        let seen = seen.clone();
+        // SAFETY: every AArch64 machine that runs a system has NEON.
+        unsafe {
+            match weights.len() {
+                1 if cols.is_multiple_of(32) => {
+                    add_some::<float32x4_t, 1, 8>(weights, seen, values, sums);
+                }
+                1 => add_some::<float32x4_t, 1, 4>(weights, seen, values, sums),
+                2 => add_some::<float32x4_t, 2, 4>(weights, seen, values, sums),
+                3 => add_some::<float32x4_t, 3, 4>(weights, seen, values, sums),
+                4 => add_some::<float32x4_t, 4, 4>(weights, seen, values, sums),
+                5 => add_some::<float32x4_t, 5, 4>(weights, seen, values, sums),
+                _ => add_some::<float32x4_t, QUERIES, 4>(weights, seen, values, sums),
+            }
+        }
+    }
+}

@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p hearth-cpu --bench linear -- [threads [isa [part of a packing's name [rows [outputs]]]]]`
 //!
-//! Elements are arbitrary bytes; only the time is looked at, and it does not depend on them.
+//! Elements are arbitrary bytes; only the time is looked at, and it does not depend on them unless
+//! scales are subnormal.
 
 use std::time::Instant;
 
@@ -84,6 +85,8 @@ fn packings() -> Vec<Packing> {
 
 fn matrix(packing: Packing, rows: usize) -> Matrix {
     let bytes = |n: usize| (0..n).map(|i| (i * 37 % 61) as u8).collect::<Vec<u8>>().into();
+    // Neither so small nor so large that the processor would take longer.
+    let numbers = |n: usize| (0..n).map(|i| (0x30 + i % 13) as u8).collect::<Vec<u8>>().into();
     let n_scales = rows * packing.row_scale_bytes(COLS);
     let n_biases = if matches!(packing, Packing::Affine { .. }) { n_scales } else { 0 };
     Matrix {
@@ -92,7 +95,7 @@ fn matrix(packing: Packing, rows: usize) -> Matrix {
         cols: COLS,
         packing,
         data: bytes(rows * packing.row_bytes(COLS)),
-        scales: bytes(n_scales),
-        biases: bytes(n_biases),
+        scales: numbers(n_scales),
+        biases: numbers(n_biases),
     }
 }

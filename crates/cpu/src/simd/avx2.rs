@@ -162,38 +162,45 @@ fn by_group<const DEPTH: usize>(
     stride: usize,
     acc: &mut [[f32; LANES]],
 ) {
-    match panel.coding.group {
-        Group::Of32 => by_rows::<DEPTH, 8>(panel, x, stride, acc),
-        Group::Of16 => by_rows::<DEPTH, 4>(panel, x, stride, acc),
+    match (panel.coding.group, panel.coding.level) {
+        (Group::Of32, Level::Zero(_)) => by_rows::<DEPTH, 8, false>(panel, x, stride, acc),
+        (Group::Of32, Level::Min) => by_rows::<DEPTH, 8, true>(panel, x, stride, acc),
+        (Group::Of16, Level::Zero(_)) => by_rows::<DEPTH, 4, false>(panel, x, stride, acc),
+        (Group::Of16, Level::Min) => by_rows::<DEPTH, 4, true>(panel, x, stride, acc),
     }
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn by_rows<const DEPTH: usize, const STEPS: usize>(
+fn by_rows<const DEPTH: usize, const STEPS: usize, const MIN: bool>(
     panel: &CodePanel,
     x: &[Rounded],
     stride: usize,
     acc: &mut [[f32; LANES]],
 ) {
     let n_groups = panel.cols / GROUP;
-    let row = |r: usize| &x[r * stride..][..n_groups];
-    let (tiles, rest) = acc.as_chunks_mut::<TILE>();
-    for (i, acc) in tiles.iter_mut().enumerate() {
-        tile::<TILE, DEPTH, STEPS>(panel, std::array::from_fn(|r| row(i * TILE + r)), acc);
+    let mut rows = x.chunks(stride).map(|x| &x[..n_groups]);
+    let mut next = || rows.next().expect("every row of the result has its activations");
+    let mut rest = acc;
+    // Sums of 16 bits that are taken over within a group need registers beside those of 32.
+    if DEPTH == depth::UP_TO_255 || DEPTH >= STEPS {
+        let (tiles, odd) = rest.as_chunks_mut::<TILE>();
+        for acc in tiles {
+            tile::<TILE, DEPTH, STEPS, MIN>(panel, [next(), next(), next(), next()], acc);
+        }
+        rest = odd;
     }
-    let first = tiles.len() * TILE;
     let (pairs, single) = rest.as_chunks_mut::<2>();
-    for acc in pairs.iter_mut() {
-        tile::<2, DEPTH, STEPS>(panel, [row(first), row(first + 1)], acc);
+    for acc in pairs {
+        tile::<2, DEPTH, STEPS, MIN>(panel, [next(), next()], acc);
     }
-    for acc in single {
-        tile::<1, DEPTH, STEPS>(panel, [row(first + 2 * pairs.len())], std::array::from_mut(acc));
+    if let [acc] = single {
+        tile::<1, DEPTH, STEPS, MIN>(panel, [next()], std::array::from_mut(acc));
     }
 }
 
 /// `R` rows of activations against a panel whose groups take `STEPS` lines of codes.
 #[target_feature(enable = "avx2,fma")]
-fn tile<const R: usize, const DEPTH: usize, const STEPS: usize>(
+fn tile<const R: usize, const DEPTH: usize, const STEPS: usize, const MIN: bool>(
     panel: &CodePanel,
     x: [&[Rounded]; R],
     acc: &mut [[f32; LANES]; R],
@@ -201,75 +208,123 @@ fn tile<const R: usize, const DEPTH: usize, const STEPS: usize>(
     let parts = 8 / STEPS;
     // What the integer sums start from, per unit of the sum of the activations' codes.
     let lifted = if DEPTH == depth::UP_TO_255 { 128 } else { 0 };
-    let (offset, has_min) = match panel.coding.level {
-        Level::Zero(zero) => (lifted - zero, false),
-        Level::Min => (lifted, true),
+    let offset = match panel.coding.level {
+        Level::Zero(zero) => lifted - zero,
+        Level::Min => lifted,
     };
     let offset = _mm256_set1_epi32(offset);
-    for half in 0..2 {
-        let mut sums = [_mm256_setzero_ps(); R];
-        for r in 0..R {
-            sums[r] = load_half_f32(&acc[r], half);
-        }
-        let n_groups = panel.cols / GROUP;
-        for g in 0..n_groups {
-            for part in 0..parts {
-                let k = g * parts + part;
-                let scales = load_half_f32(&panel.scales[k], half);
-                let mins = load_half_f32(&panel.mins[k], half);
-                let mut codes = [&[][..]; R];
-                for r in 0..R {
-                    codes[r] = &x[r][g].codes.as_chunks::<4>().0[part * 4..][..STEPS];
-                }
-                let lines = &panel.codes[k * STEPS..][..STEPS];
-                let dots = products::<R, DEPTH>(lines, half, codes);
-                for r in 0..R {
-                    let (sum, weighted) = x[r][g].sums_of(panel.coding.group, part);
-                    let start = _mm256_mullo_epi32(offset, _mm256_set1_epi32(sum));
-                    let dot = _mm256_cvtepi32_ps(_mm256_add_epi32(dots[r], start));
-                    let scale = _mm256_mul_ps(scales, _mm256_set1_ps(x[r][g].scale));
-                    sums[r] = _mm256_fmadd_ps(dot, scale, sums[r]);
-                    if has_min {
-                        sums[r] = _mm256_fmadd_ps(mins, _mm256_set1_ps(weighted), sums[r]);
+    let n_groups = panel.cols / GROUP;
+    assert!(x.iter().all(|x| x.len() == n_groups));
+    let lines = &panel.codes.as_chunks::<STEPS>().0[..n_groups * parts];
+    let (scales, mins) = (&panel.scales[..n_groups * parts], &panel.mins[..n_groups * parts]);
+    let mut sums = [[_mm256_setzero_ps(); 2]; R];
+    for r in 0..R {
+        sums[r] = load_line(&acc[r]);
+    }
+    for g in 0..n_groups {
+        for part in 0..parts {
+            let k = g * parts + part;
+            let codes = x.map(|x| &x[g].codes.as_chunks::<4>().0.as_chunks::<STEPS>().0[part]);
+            let mut dots = products::<R, DEPTH, STEPS>(&lines[k], codes);
+            let (scales, mins) = (load_line(&scales[k]), load_line(&mins[k]));
+            for r in 0..R {
+                let (sum, weighted) = x[r][g].sums_of(panel.coding.group, part);
+                let scale = _mm256_set1_ps(x[r][g].scale);
+                let start = _mm256_mullo_epi32(_mm256_set1_epi32(sum), offset);
+                for half in 0..2 {
+                    if !MIN || lifted != 0 {
+                        dots[r][half] = _mm256_add_epi32(dots[r][half], start);
+                    }
+                    let dot = _mm256_cvtepi32_ps(dots[r][half]);
+                    let scale = _mm256_mul_ps(scales[half], scale);
+                    sums[r][half] = _mm256_fmadd_ps(dot, scale, sums[r][half]);
+                    if MIN {
+                        let weighted = _mm256_set1_ps(weighted);
+                        sums[r][half] = _mm256_fmadd_ps(mins[half], weighted, sums[r][half]);
                     }
                 }
             }
         }
-        for r in 0..R {
-            store_half_f32(&mut acc[r], half, sums[r]);
-        }
+    }
+    for r in 0..R {
+        store_half_f32(&mut acc[r], 0, sums[r][0]);
+        store_half_f32(&mut acc[r], 1, sums[r][1]);
     }
 }
 
-/// Integer dot products of some columns: one half of the lines' lanes with each row of codes.
+/// Integer dot products of some columns: the lanes of the lines with each row of codes.
 #[target_feature(enable = "avx2")]
-fn products<const R: usize, const DEPTH: usize>(
-    lines: &[[u8; 4 * LANES]],
-    half: usize,
-    x: [&[[i8; 4]]; R],
-) -> [__m256i; R] {
+fn products<const R: usize, const DEPTH: usize, const STEPS: usize>(
+    lines: &[[u8; 4 * LANES]; STEPS],
+    x: [&[[i8; 4]; STEPS]; R],
+) -> [[__m256i; 2]; R] {
     let ones = _mm256_set1_epi16(1);
-    let mut dots = [_mm256_setzero_si256(); R];
-    for (i, lines) in lines.chunks(DEPTH).enumerate() {
-        let mut sums = [_mm256_setzero_si256(); R];
-        for (j, line) in lines.iter().enumerate() {
-            let w = load_u8(&line.as_chunks::<32>().0[half]);
+    let mut dots = [[_mm256_setzero_si256(); 2]; R];
+    for first in (0..STEPS).step_by(DEPTH) {
+        let mut sums = [[_mm256_setzero_si256(); 2]; R];
+        for i in first..(first + DEPTH).min(STEPS) {
+            let w = load_codes(&lines[i]).map(|w| Factor::of::<DEPTH>(w));
             for r in 0..R {
-                let x = _mm256_set1_epi32(i32::from_le_bytes(x[r][i * DEPTH + j].map(|x| x as u8)));
-                let product = if DEPTH == depth::UP_TO_255 {
-                    let w = _mm256_xor_si256(w, _mm256_set1_epi8(i8::MIN));
-                    _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
-                } else {
-                    _mm256_maddubs_epi16(w, x)
-                };
-                sums[r] = _mm256_add_epi16(sums[r], product);
+                let x = _mm256_set1_epi32(i32::from_le_bytes(x[r][i].map(|x| x as u8)));
+                for half in 0..2 {
+                    let product = w[half].times::<DEPTH>(x);
+                    if DEPTH == 1 {
+                        let sum = _mm256_madd_epi16(product, ones);
+                        dots[r][half] = in_order(_mm256_add_epi32(dots[r][half], sum));
+                    } else {
+                        sums[r][half] = in_order(_mm256_add_epi16(sums[r][half], product));
+                    }
+                }
             }
         }
-        for r in 0..R {
-            dots[r] = _mm256_add_epi32(dots[r], _mm256_madd_epi16(sums[r], ones));
+        if DEPTH > 1 {
+            for r in 0..R {
+                for half in 0..2 {
+                    let sum = _mm256_madd_epi16(sums[r][half], ones);
+                    dots[r][half] = _mm256_add_epi32(dots[r][half], sum);
+                }
+            }
         }
     }
     dots
+}
+
+/// Codes as they are multiplied: bytes without sign and, where 128 is taken off, what has the signs.
+#[derive(Clone, Copy)]
+struct Factor {
+    size: __m256i,
+    signed: __m256i,
+}
+
+impl Factor {
+    #[target_feature(enable = "avx2")]
+    fn of<const DEPTH: usize>(codes: __m256i) -> Factor {
+        if DEPTH == depth::UP_TO_255 {
+            let signed = _mm256_xor_si256(codes, _mm256_set1_epi8(i8::MIN));
+            Factor { size: _mm256_abs_epi8(signed), signed }
+        } else {
+            Factor { size: codes, signed: codes }
+        }
+    }
+
+    /// Products with activations, the sums of two in 16 bits.
+    #[target_feature(enable = "avx2")]
+    fn times<const DEPTH: usize>(self, x: __m256i) -> __m256i {
+        let lifted = DEPTH == depth::UP_TO_255;
+        let x = if lifted { _mm256_sign_epi8(x, self.signed) } else { x };
+        _mm256_maddubs_epi16(self.size, x)
+    }
+}
+
+/// The same, from where on the compiler must have it: so it adds products as they come, and needs
+/// no more registers than there are.
+#[target_feature(enable = "avx2")]
+fn in_order(mut x: __m256i) -> __m256i {
+    // SAFETY: these are no instructions at all.
+    unsafe {
+        std::arch::asm!("/* {} */", inout(ymm_reg) x, options(nomem, nostack, preserves_flags));
+    }
+    x
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -310,16 +365,20 @@ fn float_tile<const R: usize>(panel: &FloatPanel, x: [&[f32]; R], acc: &mut [[f3
     }
 }
 
+/// The two halves of a line.
 #[target_feature(enable = "avx2")]
-fn load_u8(x: &[u8; 32]) -> __m256i {
-    // SAFETY: 32 bytes are readable from `x`, and this load needs no alignment.
-    unsafe { _mm256_loadu_si256(x.as_ptr().cast()) }
+fn load_line(line: &[f32; LANES]) -> [__m256; 2] {
+    [load_half_f32(line, 0), load_half_f32(line, 1)]
 }
 
+/// As [`load_line`].
 #[target_feature(enable = "avx2")]
-fn _store_u8(out: &mut [u8; 32], x: __m256i) {
-    // SAFETY: 32 bytes are writable from `out`, and this store needs no alignment.
-    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), x) };
+fn load_codes(line: &[u8; 4 * LANES]) -> [__m256i; 2] {
+    // SAFETY: 64 bytes are readable from `line`, and these loads need no alignment.
+    unsafe {
+        let line = line.as_ptr().cast();
+        [_mm256_loadu_si256(line), _mm256_loadu_si256(line.add(1))]
+    }
 }
 
 #[target_feature(enable = "avx2")]

@@ -214,9 +214,9 @@ fn tile<const R: usize, const STEPS: usize>(
     acc: &mut [[f32; LANES]; R],
 ) {
     let parts = 8 / STEPS;
-    let (offset, has_min) = match panel.coding.level {
-        Level::Zero(zero) => (_mm512_set1_epi32(-zero), false),
-        Level::Min => (_mm512_setzero_si512(), true),
+    let (zero, has_min) = match panel.coding.level {
+        Level::Zero(zero) => (zero, false),
+        Level::Min => (0, true),
     };
     let mut sums = [_mm512_setzero_ps(); R];
     for r in 0..R {
@@ -228,11 +228,11 @@ fn tile<const R: usize, const STEPS: usize>(
             let k = g * parts + part;
             let scales = load_f32(&panel.scales[k]);
             let mins = load_f32(&panel.mins[k]);
-            let mut dots = [offset; R];
+            let mut dots = [_mm512_setzero_si512(); R];
             if !has_min {
                 for r in 0..R {
                     let (sum, _) = x[r][g].sums_of(panel.coding.group, part);
-                    dots[r] = _mm512_mullo_epi32(offset, _mm512_set1_epi32(sum));
+                    dots[r] = _mm512_set1_epi32(-zero * sum);
                 }
             }
             for (j, line) in panel.codes[k * STEPS..][..STEPS].iter().enumerate() {

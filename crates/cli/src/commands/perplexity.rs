@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Read no more than this many tokens
     #[arg(long, value_name = "N")]
     tokens: Option<usize>,
-    /// Also run with f32 activations and compare: mean KL divergence and top-1 agreement
+    /// Also run with f32 activations and compare: perplexity, KL divergence, top-1 agreement
     #[arg(long, conflicts_with = "exact_activations")]
     compare_exact: bool,
     /// Write the logits of all positions, f32 [tokens, vocabulary], in NumPy's format
@@ -73,18 +73,18 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         None => None,
     };
 
-    let (mut score, mut comparison) = (Score::default(), Comparison::default());
+    let (mut score, mut exact_score) = (Score::default(), Score::default());
+    let mut comparison = Comparison::default();
     let meter = Meter::steps("reading", tokens.len() as u64);
     for window in tokens.chunks(window) {
         for start in (0..window.len()).step_by(ROWS) {
             let rows = &window[start..window.len().min(start + ROWS)];
             let logits = model.run(rows, start)?;
             let next = &window[start + 1..window.len().min(start + ROWS + 1)];
-            for (row, &next) in logits.chunks_exact(vocab).zip(next) {
-                score.add(row, next);
-            }
+            score.add_rows(logits.chunks_exact(vocab), next);
             if let Some(exact) = &mut exact {
                 let reference = exact.run(rows, start)?;
+                exact_score.add_rows(reference.chunks_exact(vocab), next);
                 for (p, q) in reference.chunks_exact(vocab).zip(logits.chunks_exact(vocab)) {
                     comparison.add(p, q);
                 }
@@ -101,6 +101,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     }
     writeln!(out, "{score}")?;
     if exact.is_some() {
+        writeln!(out, "with f32 activations: {exact_score}")?;
         writeln!(out, "8-bit against f32 activations: {comparison}")?;
     }
     Ok(())

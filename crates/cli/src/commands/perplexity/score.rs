@@ -1,6 +1,7 @@
 //! Sums over positions: perplexity, and the distance between two distributions. In f64.
 
 use std::fmt;
+use std::slice::ChunksExact;
 
 use backend::TokenId;
 
@@ -13,17 +14,24 @@ pub(super) struct Score {
 }
 
 /// How far distributions are from those they should be.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Comparison {
-    n: usize,
-    kl: f64,
-    worst: f64,
+    /// KL divergence at every position, in nats.
+    kl: Vec<f64>,
     same_top: usize,
 }
 
 impl Score {
+    /// Positions in a row: the logits of each, and the tokens that really followed. After the last
+    /// position none may be known.
+    pub(super) fn add_rows(&mut self, logits: ChunksExact<'_, f32>, next: &[TokenId]) {
+        for (row, &next) in logits.zip(next) {
+            self.add(row, next);
+        }
+    }
+
     /// One position: its logits, and the token that really followed.
-    pub(super) fn add(&mut self, logits: &[f32], next: TokenId) {
+    fn add(&mut self, logits: &[f32], next: TokenId) {
         self.n += 1;
         self.nats += log_sum_exp(logits) - f64::from(logits[next as usize]);
     }
@@ -38,9 +46,7 @@ impl Comparison {
             let (p, q) = (f64::from(p) - norm_right, f64::from(q) - norm_judged);
             kl += p.exp() * (p - q);
         }
-        self.n += 1;
-        self.kl += kl;
-        self.worst = self.worst.max(kl);
+        self.kl.push(kl);
         self.same_top += usize::from(top(right) == top(judged));
     }
 }
@@ -64,15 +70,24 @@ impl fmt::Display for Score {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n = self.n as f64;
-        let (kl, agree) = (self.kl / n, 100.0 * self.same_top as f64 / n);
+        let n = self.kl.len();
+        let mean = self.kl.iter().sum::<f64>() / n as f64;
+        let [p99, worst] = [0.99, 1.0].map(|share| quantile(&self.kl, share));
+        let agree = 100.0 * self.same_top as f64 / n as f64;
         write!(
             f,
-            "mean KL {kl:.3e} nats (worst {:.3e}), top-1 agreement {agree:.2} %",
-            self.worst
+            "mean KL {mean:.3e} nats (99 % of positions at most {p99:.3e}, worst {worst:.3e})"
         )?;
-        write!(f, ", {} positions", self.n)
+        write!(f, ", top-1 agreement {agree:.2} %, {n} positions")
     }
+}
+
+/// The smallest of `values` that at least `share` of them do not exceed; 0 if there are none.
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(at.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -92,10 +107,18 @@ mod tests {
     fn divergence_of_known_distributions() {
         let mut comparison = Comparison::default();
         comparison.add(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]);
-        assert!(comparison.kl.abs() < 1e-12, "a constant changes nothing");
+        assert!(comparison.kl[0].abs() < 1e-12, "a constant changes nothing");
         // p = (3/4, 1/4), q = (1/4, 3/4): KL = 1/2 ln 3.
         comparison.add(&[3f32.ln(), 0.0], &[0.0, 3f32.ln()]);
-        assert!((comparison.kl - 0.5 * 3f64.ln()).abs() < 1e-6);
-        assert_eq!((comparison.n, comparison.same_top), (2, 1));
+        assert!((comparison.kl[1] - 0.5 * 3f64.ln()).abs() < 1e-6);
+        assert_eq!((comparison.kl.len(), comparison.same_top), (2, 1));
+    }
+
+    #[test]
+    fn quantiles_are_values_that_occur() {
+        let values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        assert_eq!(quantile(&values, 0.99), 198.0);
+        assert_eq!(quantile(&values, 1.0), 200.0);
+        assert_eq!(quantile(&[3.0], 0.99), 3.0);
     }
 }

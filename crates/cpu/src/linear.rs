@@ -175,7 +175,11 @@ impl Work<'_> {
                 for (r, sums) in bench.sums.iter().enumerate() {
                     let out = &mut out.row(batch.start - rows.start + r)[first..first + n];
                     match bias {
-                        None => out.copy_from_slice(&sums[..n]),
+                        // A copy of known length is one store rather than a call.
+                        None => match out.as_mut_array() {
+                            Some(out) => *out = *sums,
+                            None => out.copy_from_slice(&sums[..n]),
+                        },
                         Some(bias) => {
                             let sums = sums.iter().zip(&bias[first..first + n]);
                             out.iter_mut().zip(sums).for_each(|(out, (sum, b))| *out = sum + b);

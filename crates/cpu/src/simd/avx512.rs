@@ -36,7 +36,7 @@ static KERNELS: Kernels = Kernels {
     // SAFETY: as above.
     narrow: |x, out| unsafe { avx2::narrow(x, out) },
     // SAFETY: as above.
-    round: |x, out| unsafe { avx2::round(x, out) },
+    round: |x, out| unsafe { round(x, out) },
     unpack_codes: |source, panel| with_format(source.matrix.packing, Unpack(source, panel)),
     // SAFETY: as above.
     unpack_floats: |source, panel| unsafe { avx2::unpack_floats(source, panel) },
@@ -53,6 +53,35 @@ static KERNELS: Kernels = Kernels {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
 fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
     generic::axpy(a, x, y);
+}
+
+/// As [`generic::round`], whose way of rounding to a whole number is that of the conversion here.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn round(x: &[f32], out: &mut [Rounded]) {
+    let x = x.as_chunks::<GROUP>().0;
+    assert_eq!(x.len(), out.len());
+    let sign = _mm512_set1_epi32(i32::MAX);
+    for (x, out) in x.iter().zip(out) {
+        let halves = x.as_chunks::<LANES>().0;
+        let x = [load_f32(&halves[0]), load_f32(&halves[1])];
+        let size = |x| _mm512_and_si512(_mm512_castps_si512(x), sign);
+        // As integers, so that a NaN counts as larger than everything.
+        let largest = _mm512_reduce_max_epu32(_mm512_max_epu32(size(x[0]), size(x[1])));
+        let (scale, inverse) = Rounded::scale_of(f32::from_bits(largest));
+        let inverse = _mm512_set1_ps(inverse);
+        let mut sums = [0; 2];
+        for (half, sum) in sums.iter_mut().enumerate() {
+            let whole = _mm512_mul_ps(x[half], inverse);
+            let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(whole, whole);
+            let codes = _mm512_maskz_cvtps_epi32(number, whole);
+            *sum = _mm512_reduce_add_epi32(codes);
+            let codes = _mm512_cvtepi32_epi8(codes);
+            let out = &mut out.codes.as_chunks_mut::<LANES>().0[half];
+            // SAFETY: sixteen bytes are writable, and this store needs no alignment.
+            unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), codes) };
+        }
+        out.describe(scale, sums);
+    }
 }
 
 /// Unpacks with the format that a matrix has.

@@ -1,6 +1,7 @@
 //! Every instruction set gives the bits of the scalar kernels.
 
 use super::{Kernels, scalar};
+use crate::rounded::{GROUP, Rounded};
 
 fn numbers(n: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);
@@ -36,5 +37,30 @@ fn narrowing_rounds_to_even() {
         (kernels.narrow)(&x, &mut got);
         let want: Vec<u16> = x.iter().map(|x| half::f16::from_f32(*x).to_bits()).collect();
         assert_eq!(got, want, "{:?}", kernels.isa);
+    }
+}
+
+#[test]
+fn rounded_activations_have_equal_bits() {
+    let mut x = numbers(64 * GROUP, 9);
+    // Ties, the ends of the range, and what is not finite.
+    for (i, odd) in [0.5, 1.5, -2.5, 127.0, -127.0, 0.0, 1e-37].into_iter().enumerate() {
+        x[i] = odd;
+    }
+    (x[40], x[70], x[100]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
+    x[128..160].fill(0.0);
+    let round = |kernels: &Kernels| {
+        let mut out = vec![Rounded::default(); x.len() / GROUP];
+        (kernels.round)(&x, &mut out);
+        out
+    };
+    let want = round(&scalar::KERNELS);
+    for kernels in Kernels::available() {
+        for (got, want) in round(kernels).iter().zip(&want) {
+            assert_eq!((got.codes, got.sum), (want.codes, want.sum), "{:?}", kernels.isa);
+            assert_eq!(got.half_sums, want.half_sums, "{:?}", kernels.isa);
+            let same = got.scale.to_bits() == want.scale.to_bits();
+            assert!(same || got.scale.is_nan() && want.scale.is_nan(), "{:?}", kernels.isa);
+        }
     }
 }

@@ -277,8 +277,8 @@ blocks! {
 pub(crate) fn with_format(packing: Packing, visitor: impl Visitor) {
     match packing {
         Packing::Affine { bits, group, scale } => affine::with_format(bits, group, scale, visitor),
-        Packing::Mxfp4 => visitor.visit(fp4::Mxfp4),
-        Packing::Nvfp4 => visitor.visit(fp4::Nvfp4),
+        Packing::Mxfp4 => visitor.visit(fp4::MXFP4),
+        Packing::Nvfp4 => visitor.visit(fp4::NVFP4),
         Packing::Gguf(ty) => match ty {
             GgufType::Q4_0 => visitor.visit(Q40),
             GgufType::Q4_1 => visitor.visit(Q41),

@@ -12,22 +12,24 @@ pub(super) const LEVEL: Level = Level::Zero(ZERO as i32);
 /// Codes by nibble: 0, 1, 2, 3, 4, 6, 8, 12 doubled values up, then down.
 const CODES: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
 
-/// MLX: low nibble first, a power of two per 32 elements.
+/// MLX: low nibble first; apart from the codes, `PARTS` bytes of scale per 32 elements, which the
+/// function widens.
 #[derive(Clone, Copy)]
-pub(super) struct Mxfp4;
+pub(super) struct Fp4<const PARTS: usize>(fn(u8) -> f32);
 
-/// MLX: low nibble first, an 8-bit float per 16 elements.
-#[derive(Clone, Copy)]
-pub(super) struct Nvfp4;
+/// A power of two per 32 elements.
+pub(super) const MXFP4: Fp4<1> = Fp4(|scale| 0.5 * e8m0_to_f32(scale));
+/// An 8-bit float per 16 elements.
+pub(super) const NVFP4: Fp4<2> = Fp4(|scale| 0.5 * e4m3_to_f32(scale));
 
-impl Format for Mxfp4 {
+impl<const PARTS: usize> Format for Fp4<PARTS> {
     const COLS: usize = 32;
     const BYTES: usize = 16;
-    const GROUPS: usize = 1;
+    const GROUPS: usize = PARTS;
 
     #[inline(always)]
     fn bytes_apart(self) -> [usize; 2] {
-        [1, 0]
+        [PARTS, 0]
     }
 
     #[inline(always)]
@@ -37,36 +39,8 @@ impl Format for Mxfp4 {
         n: usize,
         out: &mut Out<'_, ()>,
     ) {
-        for i in 0..n {
-            out.scale::<W>(i, scales.floats(i, |[scale]| 0.5 * e8m0_to_f32(scale)));
-        }
-    }
-
-    #[inline(always)]
-    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
-        alternating(rows, at, out);
-    }
-}
-
-impl Format for Nvfp4 {
-    const COLS: usize = 32;
-    const BYTES: usize = 16;
-    const GROUPS: usize = 2;
-
-    #[inline(always)]
-    fn bytes_apart(self) -> [usize; 2] {
-        [2, 0]
-    }
-
-    #[inline(always)]
-    fn numbers_apart<W: Words>(
-        self,
-        [scales, _]: &[Side<'_, W>; 2],
-        n: usize,
-        out: &mut Out<'_, ()>,
-    ) {
-        for i in 0..2 * n {
-            out.scale::<W>(i, scales.floats(i, |[scale]| 0.5 * e4m3_to_f32(scale)));
+        for i in 0..PARTS * n {
+            out.scale::<W>(i, scales.floats(i, |[scale]| (self.0)(scale)));
         }
     }
 

@@ -54,6 +54,15 @@ pub(crate) enum Group {
     Of16,
 }
 
+impl Group {
+    const fn cols(self) -> usize {
+        match self {
+            Group::Of32 => 32,
+            Group::Of16 => 16,
+        }
+    }
+}
+
 /// What a code of zero means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
@@ -117,27 +126,33 @@ impl Coding {
     /// How a packing becomes codes, if it does: plain floats and 8-bit floats do not.
     pub(crate) fn of(packing: Packing) -> Option<Coding> {
         use Group::{Of16, Of32};
-        use Level::{Min, Zero};
         let (max, group, level) = match packing {
             Packing::Plain(_) | Packing::Mxfp8 | Packing::Fp8Blocks { .. } => return None,
-            Packing::Affine { bits, .. } => (u8::MAX >> (8 - bits.clamp(1, 8)), Of32, Min),
-            Packing::Mxfp4 | Packing::Gguf(GgufType::Mxfp4) => (2 * fp4::ZERO, Of32, fp4::LEVEL),
+            Packing::Affine { bits, .. } => (u8::MAX >> (8 - bits.clamp(1, 8)), Of32, Level::Min),
+            Packing::Mxfp4 => (2 * fp4::ZERO, Of32, fp4::LEVEL),
             Packing::Nvfp4 => (2 * fp4::ZERO, Of16, fp4::LEVEL),
-            Packing::Gguf(ty) => match ty {
-                GgufType::Q4_0 => (15, Of32, Zero(8)),
-                GgufType::Q4_1 => (15, Of32, Min),
-                GgufType::Q5_0 => (31, Of32, Zero(16)),
-                GgufType::Q5_1 => (31, Of32, Min),
-                GgufType::Q8_0 | GgufType::Iq4Nl => (255, Of32, Zero(128)),
-                GgufType::Q2K => (3, Of16, Min),
-                GgufType::Q3K => (7, Of16, Zero(4)),
-                GgufType::Q4K => (15, Of32, Min),
-                GgufType::Q5K => (31, Of32, Min),
-                GgufType::Q6K => (63, Of16, Zero(32)),
-                GgufType::Mxfp4 => (2 * fp4::ZERO, Of32, fp4::LEVEL),
-            },
+            Packing::Gguf(ty) => return Some(Coding::of_gguf(ty)),
         };
         Some(Coding { max, group, level })
+    }
+
+    const fn of_gguf(ty: GgufType) -> Coding {
+        use Group::{Of16, Of32};
+        use Level::{Min, Zero};
+        let (max, group, level) = match ty {
+            GgufType::Q4_0 => (15, Of32, Zero(8)),
+            GgufType::Q4_1 => (15, Of32, Min),
+            GgufType::Q5_0 => (31, Of32, Zero(16)),
+            GgufType::Q5_1 => (31, Of32, Min),
+            GgufType::Q8_0 | GgufType::Iq4Nl => (255, Of32, Zero(128)),
+            GgufType::Q2K => (3, Of16, Min),
+            GgufType::Q3K => (7, Of16, Zero(4)),
+            GgufType::Q4K => (15, Of32, Min),
+            GgufType::Q5K => (31, Of32, Min),
+            GgufType::Q6K => (63, Of16, Zero(32)),
+            GgufType::Mxfp4 => (2 * fp4::ZERO, Of32, fp4::LEVEL),
+        };
+        Coding { max, group, level }
     }
 }
 
@@ -237,39 +252,53 @@ pub(crate) trait Visitor {
     fn visit<F: Format>(self, format: F);
 }
 
-/// Declares formats that have scales among the codes: columns, scales and bytes of a block, and the
-/// function that unpacks one from a byte on.
-macro_rules! blocks {
-    ($($name:ident: $cols:literal, $groups:literal, $bytes:literal, $unpack:path;)*) => {$(
-        #[derive(Clone, Copy)]
-        struct $name;
+/// Declares the types of GGUF, which have their scales among the codes, by the function that unpacks
+/// the block of some rows that starts at a byte.
+macro_rules! gguf {
+    ($($name:ident: $unpack:path;)*) => {
+        $(
+            #[derive(Clone, Copy)]
+            struct $name;
 
-        impl Format for $name {
-            const COLS: usize = $cols;
-            const BYTES: usize = $bytes;
-            const GROUPS: usize = $groups;
+            impl Format for $name {
+                const COLS: usize = GgufType::$name.block().0;
+                const BYTES: usize = GgufType::$name.block().1;
+                const GROUPS: usize = Self::COLS / Coding::of_gguf(GgufType::$name).group.cols();
 
-            #[inline(always)]
-            fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
-                $unpack(rows, at, out);
+                #[inline(always)]
+                fn block<W: Words>(
+                    self,
+                    rows: &Side<'_, W>,
+                    at: usize,
+                    out: &mut Out<'_, impl Codes<W>>,
+                ) {
+                    $unpack(rows, at, out);
+                }
+            }
+        )*
+
+        #[inline]
+        fn with_gguf(ty: GgufType, visitor: impl Visitor) {
+            match ty {
+                $(GgufType::$name => visitor.visit($name),)*
             }
         }
-    )*};
+    };
 }
 
-blocks! {
-    Q40: 32, 1, 18, legacy::q4_0;
-    Q41: 32, 1, 20, legacy::q4_1;
-    Q50: 32, 1, 22, legacy::q5_0;
-    Q51: 32, 1, 24, legacy::q5_1;
-    Q80: 32, 1, 34, legacy::q8_0;
-    Iq4Nl: 32, 1, 18, legacy::iq4_nl;
-    GgufMxfp4: 32, 1, 17, fp4::gguf_mxfp4;
-    Q2K: 256, 16, 84, k::q2_k;
-    Q3K: 256, 16, 110, k::q3_k;
-    Q4K: 256, 8, 144, k::q4_k;
-    Q5K: 256, 8, 176, k::q5_k;
-    Q6K: 256, 16, 210, k::q6_k;
+gguf! {
+    Q4_0: legacy::q4_0;
+    Q4_1: legacy::q4_1;
+    Q5_0: legacy::q5_0;
+    Q5_1: legacy::q5_1;
+    Q8_0: legacy::q8_0;
+    Iq4Nl: legacy::iq4_nl;
+    Mxfp4: fp4::gguf_mxfp4;
+    Q2K: k::q2_k;
+    Q3K: k::q3_k;
+    Q4K: k::q4_k;
+    Q5K: k::q5_k;
+    Q6K: k::q6_k;
 }
 
 /// Hands the format of a packing that has codes to `visitor`.
@@ -279,20 +308,7 @@ pub(crate) fn with_format(packing: Packing, visitor: impl Visitor) {
         Packing::Affine { bits, group, scale } => affine::with_format(bits, group, scale, visitor),
         Packing::Mxfp4 => visitor.visit(fp4::MXFP4),
         Packing::Nvfp4 => visitor.visit(fp4::NVFP4),
-        Packing::Gguf(ty) => match ty {
-            GgufType::Q4_0 => visitor.visit(Q40),
-            GgufType::Q4_1 => visitor.visit(Q41),
-            GgufType::Q5_0 => visitor.visit(Q50),
-            GgufType::Q5_1 => visitor.visit(Q51),
-            GgufType::Q8_0 => visitor.visit(Q80),
-            GgufType::Iq4Nl => visitor.visit(Iq4Nl),
-            GgufType::Mxfp4 => visitor.visit(GgufMxfp4),
-            GgufType::Q2K => visitor.visit(Q2K),
-            GgufType::Q3K => visitor.visit(Q3K),
-            GgufType::Q4K => visitor.visit(Q4K),
-            GgufType::Q5K => visitor.visit(Q5K),
-            GgufType::Q6K => visitor.visit(Q6K),
-        },
+        Packing::Gguf(ty) => with_gguf(ty, visitor),
         Packing::Plain(_) | Packing::Mxfp8 | Packing::Fp8Blocks { .. } => {
             unreachable!("{packing:?} has no codes; the caller takes the float path")
         }

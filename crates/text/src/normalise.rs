@@ -10,13 +10,20 @@ use crate::{Error, ToolCall};
 /// Between texts that are merged into one message.
 const BETWEEN: &str = "\n\n";
 
+/// What one agent writes at the top of its first system text: a checksum that differs from request
+/// to request, so that no two prompts would begin alike.
+const BILLING_LINE: &str = "x-anthropic-billing-header:";
+
 /// Normalises a conversation for this template with these tools.
 ///
 /// - Content becomes a string: null and absent are empty, parts are joined.
+/// - Billing lines that lead a system text are left out.
 /// - Arguments of tool calls become objects: strings are parsed, empty ones are `{}`.
 /// - `developer` becomes `system` where the template does not know it.
-/// - Leading system messages become one; late ones stay in place where the template prints them,
-///   else they join the first. Where it knows no system messages, the first user message gets them.
+/// - Leading system messages become one; where the template knows no system messages, the first
+///   user message gets them. Late ones stay in place where the template prints them, else they
+///   become part of the user's turn at their place: moved to the front they would change the
+///   beginning of the prompt, and with it everything that was computed for earlier turns.
 pub fn normalise(
     mut messages: Vec<Message>,
     tools: &[Value],
@@ -24,8 +31,12 @@ pub fn normalise(
 ) -> Result<Vec<Message>, Error> {
     let traits = template.traits(tools);
     for (at, message) in messages.iter_mut().enumerate() {
-        let content = message.content.take().map(Content::into_text);
-        message.content = Some(Content::Text(content.unwrap_or_default()));
+        let mut content = message.content.take();
+        if is_system(message) {
+            content = content.map(without_billing);
+        }
+        let text = content.map(Content::into_text).unwrap_or_default();
+        message.content = Some(Content::Text(text));
         for (nth, call) in message.tool_calls.iter_mut().enumerate() {
             parse_arguments(call, at, nth)?;
         }
@@ -33,11 +44,33 @@ pub fn normalise(
             message.role = Role::System;
         }
     }
+    let messages = merge_leading(messages);
     Ok(match traits.system {
-        SystemPlace::Anywhere => merge_system(messages, Late::InPlace),
-        SystemPlace::First => merge_system(messages, Late::IntoFirst),
-        SystemPlace::Nowhere => into_first_user(merge_system(messages, Late::IntoFirst)),
+        SystemPlace::Anywhere => messages,
+        SystemPlace::First => fold_late(messages),
+        SystemPlace::Nowhere => into_first_user(fold_late(messages)),
     })
+}
+
+/// A system text without its leading billing lines; a part that held nothing else is gone.
+fn without_billing(content: Content) -> Content {
+    let strip = |text: String| {
+        let mut rest = text.as_str();
+        while rest.starts_with(BILLING_LINE) {
+            rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
+        }
+        (rest.len() < text.len()).then(|| rest.to_owned()).ok_or(text)
+    };
+    match content {
+        Content::Text(text) => Content::Text(strip(text).unwrap_or_else(|same| same)),
+        Content::Parts(parts) => {
+            let kept = parts.into_iter().filter_map(|part| match strip(part) {
+                Ok(rest) => (!rest.is_empty()).then_some(rest),
+                Err(same) => Some(same),
+            });
+            Content::Parts(kept.collect())
+        }
+    }
 }
 
 fn parse_arguments(call: &mut ToolCall, message: usize, nth: usize) -> Result<(), Error> {
@@ -59,30 +92,47 @@ fn parse_arguments(call: &mut ToolCall, message: usize, nth: usize) -> Result<()
     Ok(())
 }
 
-/// What becomes of system messages that are not at the start.
-#[derive(Clone, Copy, PartialEq)]
-enum Late {
-    InPlace,
-    IntoFirst,
-}
-
 fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
-fn merge_system(messages: Vec<Message>, late: Late) -> Vec<Message> {
+/// Makes one message of the system messages at the start.
+fn merge_leading(mut messages: Vec<Message>) -> Vec<Message> {
     let n_leading = messages.iter().take_while(|message| is_system(message)).count();
-    let mut first: Option<Message> = None;
-    let mut rest = Vec::new();
+    let rest = messages.split_off(n_leading);
+    let first = messages.into_iter().reduce(|mut first, next| {
+        join(&mut first, next);
+        first
+    });
+    first.into_iter().chain(rest).collect()
+}
+
+/// Makes system messages after the first message part of the user's turn at their place: of the
+/// message before them if it is the user's, else of the one after them, else one of their own.
+/// What becomes of a message depends on nothing that comes after the next one, so that a
+/// conversation that goes on begins with the same prompt.
+fn fold_late(messages: Vec<Message>) -> Vec<Message> {
+    let mut folded: Vec<Message> = Vec::with_capacity(messages.len());
+    // The last message is made of system messages alone.
+    let mut of_system = false;
     for (at, message) in messages.into_iter().enumerate() {
-        let merges = is_system(&message) && (at < n_leading || late == Late::IntoFirst);
-        match (&mut first, merges) {
-            (_, false) => rest.push(message),
-            (None, true) => first = Some(message),
-            (Some(first), true) => join(first, message),
+        let late = at > 0 && is_system(&message);
+        let user = message.role == Role::User;
+        match folded.last_mut().filter(|last| last.role == Role::User) {
+            Some(last) if late => join(last, message),
+            Some(last) if of_system && user => {
+                last.name = message.name.clone();
+                join(last, message);
+                of_system = false;
+            }
+            _ => {
+                let role = if late { Role::User } else { message.role };
+                folded.push(Message { role, ..message });
+                of_system = late;
+            }
         }
     }
-    first.into_iter().chain(rest).collect()
+    folded
 }
 
 /// Appends the text of `other`.

@@ -21,7 +21,7 @@ const STRICT: &str = r#"{%- for m in messages -%}{%- if m.role == "system" and n
 
 /// Case C01.
 #[test]
-fn late_system_messages_reach_a_strict_template_once_and_first() {
+fn a_strict_template_gets_one_system_message_and_each_text_once() {
     let tokenizer = tokenizer("bytelevel");
     let strict = template(STRICT, &tokenizer);
     let chat = vec![
@@ -33,7 +33,7 @@ fn late_system_messages_reach_a_strict_template_once_and_first() {
     ];
     assert_eq!(
         prompt(&strict, chat.clone()).unwrap(),
-        "(system)Be brief.\n\nAnswer only in French.(user)Hi(assistant)Hello.(user)And now?(assistant)"
+        "(system)Be brief.(user)Hi(assistant)Hello.(user)Answer only in French.\n\nAnd now?(assistant)"
     );
     // Responses: instructions, then a developer item.
     let responses = vec![
@@ -53,7 +53,7 @@ fn late_system_messages_reach_a_strict_template_once_and_first() {
     ];
     assert_eq!(
         prompt(&strict, entries).unwrap(),
-        "(system)Be brief.\n\nAnswer only in French.(user)Hi(assistant)"
+        "(system)Be brief.(user)Hi\n\nAnswer only in French.(assistant)"
     );
     let lenient = "{%- for m in messages -%}({{ m.role }}){{ m.content }}{%- endfor -%}(assistant)";
     assert_eq!(
@@ -63,6 +63,66 @@ fn late_system_messages_reach_a_strict_template_once_and_first() {
     let without = r#"{%- for m in messages -%}{%- if m.role == "system" -%}{{ raise_exception("no system") }}{%- endif -%}({{ m.role }}){{ m.content }}{%- endfor -%}"#;
     let messages = vec![said("system", "Be brief."), said("user", "Hi")];
     assert_eq!(prompt(&template(without, &tokenizer), messages).unwrap(), "(user)Be brief.\n\nHi");
+}
+
+/// Reminders in the middle of a conversation, as agents send them: each turn's prompt begins with
+/// the whole one before, wherever the reminders stand.
+#[test]
+fn a_conversation_with_reminders_only_ever_grows() {
+    let tokenizer = tokenizer("bytelevel");
+    let without = STRICT.replace("and not loop.first ", "");
+    let turns = [
+        said("system", "Be brief."),
+        said("user", "one"),
+        said("system", "r1"),
+        said("assistant", "two"),
+        said("system", "r2"),
+        said("system", "r3"),
+        said("assistant", "three"),
+        said("system", "r4"),
+        said("user", "four"),
+        said("system", "r5"),
+        said("assistant", "five"),
+    ];
+    let ends = [3, 6, 10, 11];
+    for (source, begin) in [(STRICT, "(system)Be brief.(user)"), (&without, "(user)Be brief.\n\n")]
+    {
+        let template = template(source, &tokenizer);
+        let render = |n: usize| prompt(&template, turns[..n].to_vec()).unwrap();
+        let prompts = ends.map(render);
+        for pair in prompts.windows(2) {
+            let before = pair[0].strip_suffix("(assistant)").unwrap();
+            assert!(pair[1].starts_with(before), "{pair:?}");
+        }
+        let whole = "one\n\nr1(assistant)two(user)r2\n\nr3(assistant)three\
+                     (user)r4\n\nfour\n\nr5(assistant)five(assistant)";
+        assert_eq!(prompts[3], format!("{begin}{whole}"));
+    }
+}
+
+/// Case V08.
+#[test]
+fn billing_lines_never_reach_the_prompt() {
+    let tokenizer = tokenizer("bytelevel");
+    let template = template(STRICT, &tokenizer);
+    let line = |hash: &str| {
+        format!("x-anthropic-billing-header: cc_version=9.9.9.abc; cc_entrypoint=cli; cch={hash};")
+    };
+    let plan = "You plan picnics.";
+    let parts = |hash| {
+        let mut system = said("system", "");
+        system.content = Some(Content::Parts(vec![line(hash), plan.into()]));
+        system
+    };
+    let one = said("system", &format!("{}\n{plan}", line("7")));
+    for system in [parts("1a2b3"), parts("ffff0"), one] {
+        let prompt = prompt(&template, vec![system, said("user", "Hi")]).unwrap();
+        assert_eq!(prompt, "(system)You plan picnics.(user)Hi(assistant)");
+    }
+    let inside = format!("{plan}\n{}", line("8"));
+    let kept = vec![said("system", &inside), said("user", &line("9"))];
+    let expected = format!("(system){inside}(user){}(assistant)", line("9"));
+    assert_eq!(prompt(&template, kept).unwrap(), expected);
 }
 
 const CALLS: &str = r#"{%- for m in messages -%}<{{ m.role }}>{{ m.content }}{%- if m.tool_calls -%}{%- for c in m.tool_calls -%}[{{ c.function.name }}{%- for k, v in c.function.arguments|items -%}{{ ' ' ~ k ~ '=' ~ v }}{%- endfor -%}]{%- endfor -%}{%- endif -%}{%- endfor -%}<assistant>"#;

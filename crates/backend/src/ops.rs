@@ -11,7 +11,7 @@
 
 use weights::Matrix;
 
-use crate::{Activation, Attention, Batch, Experts, NormGain, Rope};
+use crate::{Activation, Attention, Batch, BlockId, Experts, NormGain, Rope};
 
 /// A device that can run every model.
 pub trait Backend: DenseOps + AttentionOps + MoeOps {}
@@ -111,6 +111,19 @@ pub trait AttentionOps: Memory {
         batch: &Self::Staged,
         out: &mut Self::Buf,
     );
+    /// Bytes of one block of `pages`, as [`AttentionOps::read_block`] gives them.
+    fn block_bytes(&self, pages: &Self::Pages) -> usize;
+    /// Waits for the device, then copies what `block` holds into `out`, which is
+    /// [`AttentionOps::block_bytes`] long: the stored bits, in this device's own layout, so that
+    /// only pages of the same device and spec can take them back.
+    fn read_block(
+        &self,
+        pages: &Self::Pages,
+        block: BlockId,
+        out: &mut [u8],
+    ) -> Result<(), DeviceError>;
+    /// Makes `block` hold what [`AttentionOps::read_block`] gave, bit for bit.
+    fn write_block(&self, pages: &mut Self::Pages, block: BlockId, bytes: &[u8]);
 }
 
 /// The norm some families put on every head of q and k before the rotation.

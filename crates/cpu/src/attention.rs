@@ -20,9 +20,10 @@
 //! found. Not here: the arithmetic, which is in `simd/ops.rs`.
 
 use backend::ops::{AttentionOps, HeadNorm};
-use backend::{Attention, BLOCK, Rope};
+use backend::{Attention, BLOCK, BlockId, DeviceError, Rope};
 
 mod append;
+mod blocks;
 mod plan;
 mod walk;
 
@@ -162,5 +163,18 @@ impl AttentionOps for Cpu {
         self.pool.blocks(out, spec.q_cols(), outputs, |i, mut out| {
             walk(i).whole(found, queries, &mut out);
         });
+    }
+
+    fn block_bytes(&self, pages: &Pages) -> usize {
+        pages.block_bytes()
+    }
+
+    fn read_block(&self, pages: &Pages, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+        pages.read_block(block, out);
+        Ok(())
+    }
+
+    fn write_block(&self, pages: &mut Pages, block: BlockId, bytes: &[u8]) {
+        pages.write_block(block, bytes);
     }
 }

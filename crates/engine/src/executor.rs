@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of requests, sampling or the cache books.
 
-use backend::{Batch, DeviceError};
+use backend::{Batch, BlockId, DeviceError};
 
 /// Runs batches. The engine holds a `Box<dyn Executor>` and never learns what is inside.
 pub trait Executor: Send {
@@ -15,6 +15,22 @@ pub trait Executor: Send {
     /// Runs one pass and replaces `logits` by those of `batch.want`, row after row. An error means
     /// that nothing of the pass counts.
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError>;
+
+    /// Bytes of one cache block, as [`Executor::read_block`] gives them. 0 says that blocks cannot
+    /// be copied out, so that nothing is kept on disk.
+    fn block_bytes(&self) -> usize {
+        0
+    }
+
+    /// Copies what `block` holds into `out`, which is [`Executor::block_bytes`] long.
+    fn read_block(&mut self, _block: BlockId, _out: &mut [u8]) -> Result<(), DeviceError> {
+        Err(DeviceError("this executor does not copy blocks".into()))
+    }
+
+    /// Makes `block` hold what [`Executor::read_block`] gave, bit for bit.
+    fn write_block(&mut self, _block: BlockId, _bytes: &[u8]) -> Result<(), DeviceError> {
+        Err(DeviceError("this executor does not copy blocks".into()))
+    }
 }
 
 /// How much an executor has room for.

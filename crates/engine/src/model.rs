@@ -2,7 +2,7 @@
 //!
 //! The only generic code of this crate, and nothing of it decides anything.
 
-use backend::{Backend, Batch, DeviceError};
+use backend::{Backend, Batch, BlockId, DeviceError};
 use models::{Decoder, ModelSpec, Scratch, Store};
 
 use crate::{Executor, ExecutorShape};
@@ -55,5 +55,18 @@ impl<B: Backend> Executor for ModelExecutor<B> {
         backend.stage(batch, staged);
         decoder.forward(backend, staged, store, scratch);
         backend.read(scratch.logits(), batch.want.len() * decoder.spec().vocab, logits)
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.store.block_bytes(&self.backend)
+    }
+
+    fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+        self.store.read_block(&self.backend, block, out)
+    }
+
+    fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.store.write_block(&self.backend, block, bytes);
+        Ok(())
     }
 }

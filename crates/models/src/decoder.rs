@@ -3,7 +3,7 @@
 //! It knows neither sequences nor schedules: a batch of rows comes in, logits of the wanted rows come
 //! out.
 
-use backend::Backend;
+use backend::{Backend, BlockId, DeviceError};
 use weights::Checkpoint;
 
 use crate::dense::{LinearWeights, NormWeights, NormsWeights};
@@ -173,6 +173,34 @@ impl<B: Backend> Store<B> {
     pub fn new(spec: &ModelSpec, n_blocks: usize, b: &B) -> Store<B> {
         let layers = spec.layers.iter().map(|layer| LayerStore::new(&layer.mixer, n_blocks, b));
         Store { layers: layers.collect() }
+    }
+
+    /// Bytes of one block in all layers together, as [`Store::read_block`] gives them.
+    pub fn block_bytes(&self, b: &B) -> usize {
+        self.layers.iter().map(|layer| layer.block_bytes(b)).sum()
+    }
+
+    /// Copies what all layers hold in `block` into `out`, layer after layer, in the device's own
+    /// layout.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn read_block(&self, b: &B, block: BlockId, mut out: &mut [u8]) -> Result<(), DeviceError> {
+        for layer in &self.layers {
+            let (own, rest) = out.split_at_mut(layer.block_bytes(b));
+            layer.read_block(b, block, own)?;
+            out = rest;
+        }
+        Ok(())
+    }
+
+    /// Makes `block` hold what [`Store::read_block`] gave, bit for bit, in all layers.
+    pub fn write_block(&mut self, b: &B, block: BlockId, mut bytes: &[u8]) {
+        for layer in &mut self.layers {
+            let (own, rest) = bytes.split_at(layer.block_bytes(b));
+            layer.write_block(b, block, own);
+            bytes = rest;
+        }
     }
 }
 

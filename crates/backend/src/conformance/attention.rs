@@ -1,5 +1,7 @@
 //! Rotation and attention: ragged sequences that catch up in passes of any cut.
 
+mod blocks;
+
 use super::data::{Rng, Rows, download, upload};
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::HeadNorm;
@@ -7,6 +9,7 @@ use crate::reference::Reference;
 use crate::{Attention, BLOCK, Backend, Batch, BlockId, NormGain, Rope, RopeLayout, Span};
 
 /// A layer, and the `[q | k | v]` rows of some sequences.
+#[derive(Clone)]
 struct Case {
     spec: Attention,
     rope: Rope,
@@ -16,6 +19,7 @@ struct Case {
     n_blocks: usize,
 }
 
+#[derive(Clone)]
 struct Sequence {
     qkv: Rows,
     blocks: Vec<BlockId>,
@@ -137,14 +141,19 @@ impl Case {
         passes
     }
 
-    fn run<B: Backend>(&self, device: &B, passes: &[Pass]) -> Vec<Outcome> {
+    /// One for each sequence, with no rows yet.
+    fn no_outcomes(&self) -> Vec<Outcome> {
         let empty = |cols| Rows { rows: 0, cols, data: Vec::new() };
         let outcome = |_| Outcome {
             angles: empty(2 * self.rope.inv_freq.len()),
             rotated: empty(self.spec.qkv_cols()),
             attended: empty(self.spec.q_cols()),
         };
-        let mut outcomes: Vec<Outcome> = (0..self.sequences.len()).map(outcome).collect();
+        (0..self.sequences.len()).map(outcome).collect()
+    }
+
+    fn run<B: Backend>(&self, device: &B, passes: &[Pass]) -> Vec<Outcome> {
+        let mut outcomes = self.no_outcomes();
         let mut pages = device.pages(&self.spec, self.n_blocks);
         for pass in passes {
             self.pass(device, &mut pages, pass, &mut outcomes);
@@ -225,6 +234,7 @@ pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
             close("attend", &got.attended, &want.attended);
         }
         check_one_alone(device, &case, tolerance);
+        blocks::check(device, &case);
     }
 }
 

@@ -7,8 +7,8 @@ use half::f16;
 
 use super::dense::{cap_score, normalize};
 use super::{Buf, Reference, dot, softmax};
-use crate::ops::{AttentionOps, HeadNorm};
-use crate::{Attention, BLOCK, Batch, Rope, RopeLayout, Span};
+use crate::ops::{AttentionOps, DeviceError, HeadNorm};
+use crate::{Attention, BLOCK, Batch, BlockId, Rope, RopeLayout, Span};
 
 /// Keys and values of one layer: one `[k | v]` row per position of every block, rounded to f16.
 #[derive(Clone, Debug)]
@@ -18,6 +18,12 @@ pub struct Pages {
 }
 
 impl Pages {
+    /// All rows of a block.
+    fn block(&self, block: BlockId) -> std::ops::Range<usize> {
+        let len = BLOCK * self.cols;
+        block as usize * len..(block as usize + 1) * len
+    }
+
     /// The `[k | v]` row of `position` in the sequence of `span`.
     fn row(&self, span: &Span, position: usize) -> std::ops::Range<usize> {
         let block = span.blocks[position / BLOCK] as usize;
@@ -99,6 +105,26 @@ impl AttentionOps for Reference {
                     attend_head(Query { q, head, position }, spec, pages, span, out);
                 }
             }
+        }
+    }
+
+    fn block_bytes(&self, pages: &Pages) -> usize {
+        2 * BLOCK * pages.cols
+    }
+
+    fn read_block(&self, pages: &Pages, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+        assert_eq!(out.len(), self.block_bytes(pages), "a whole block is read");
+        for (out, stored) in out.as_chunks_mut().0.iter_mut().zip(&pages.data[pages.block(block)]) {
+            *out = stored.to_le_bytes();
+        }
+        Ok(())
+    }
+
+    fn write_block(&self, pages: &mut Pages, block: BlockId, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.block_bytes(pages), "a whole block is written");
+        let place = pages.block(block);
+        for (stored, bytes) in pages.data[place].iter_mut().zip(bytes.as_chunks().0) {
+            *stored = f16::from_le_bytes(*bytes);
         }
     }
 }

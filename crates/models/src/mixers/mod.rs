@@ -2,7 +2,7 @@
 
 mod attention;
 
-use backend::Backend;
+use backend::{Backend, BlockId, DeviceError};
 
 use crate::Error;
 use crate::decoder::{Scratch, ScratchSizes};
@@ -38,6 +38,30 @@ impl<B: Backend> LayerStore<B> {
     pub(crate) fn new(mixer: &Mixer, n_blocks: usize, b: &B) -> Self {
         match mixer {
             Mixer::Attention(attention) => LayerStore::Pages(b.pages(&attention.shape, n_blocks)),
+        }
+    }
+
+    /// Bytes of one block.
+    pub(crate) fn block_bytes(&self, b: &B) -> usize {
+        match self {
+            LayerStore::Pages(pages) => b.block_bytes(pages),
+        }
+    }
+
+    pub(crate) fn read_block(
+        &self,
+        b: &B,
+        block: BlockId,
+        out: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        match self {
+            LayerStore::Pages(pages) => b.read_block(pages, block, out),
+        }
+    }
+
+    pub(crate) fn write_block(&mut self, b: &B, block: BlockId, bytes: &[u8]) {
+        match self {
+            LayerStore::Pages(pages) => b.write_block(pages, block, bytes),
         }
     }
 }

@@ -14,7 +14,9 @@ use crate::error::{ApiError, ErrorKind};
 use crate::event::Event;
 use crate::fields::Fields;
 use crate::frames::Frames;
+use crate::pool::{Access, Lease, Waiting};
 use crate::request::ChatRequest;
+use crate::service::ChatService;
 use crate::stream;
 
 /// One URL of one dialect.
@@ -40,6 +42,27 @@ pub(crate) struct Call<W> {
     pub(crate) delivery: Delivery,
     /// Writes the answer.
     pub(crate) writer: W,
+}
+
+/// An answer under way.
+struct Started<W> {
+    delivery: Delivery,
+    writer: W,
+    answer: Answer,
+}
+
+/// How far a request comes without waiting.
+enum Begun<W> {
+    Answer(Started<W>),
+    /// Its model is being loaded.
+    Waits(Box<Call<W>>, Waiting, Arrival),
+}
+
+impl<W> Call<W> {
+    fn start(self, model: Lease, arrival: Arrival) -> Result<Started<W>, ApiError> {
+        let answer = ChatService::answer(model, &self.request, arrival)?;
+        Ok(Started { delivery: self.delivery, writer: self.writer, answer })
+    }
 }
 
 /// How an answer reaches the client.
@@ -105,11 +128,19 @@ async fn answer<E: Endpoint>(
     let work = move || {
         let body = crate::json::parse(&body)?;
         let call = E::read(&Fields::body(&body)?)?;
-        let answer = service.chat.submit(&call.request, arrival)?;
-        Ok((call.delivery, call.writer, answer))
+        match service.chat.pool().access(&call.request.model)? {
+            Access::Ready(model) => Ok(Begun::Answer(call.start(model, arrival)?)),
+            Access::Later(waiting) => Ok(Begun::Waits(Box::new(call), waiting, arrival)),
+        }
     };
-    let (delivery, writer, answer) =
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(panicked()))?;
+    let Started { delivery, writer, answer } = match aside(work).await? {
+        Begun::Answer(started) => started,
+        // No thread waits for the model, and a client that leaves meanwhile drops all of this.
+        Begun::Waits(call, waiting, arrival) => {
+            let model = waiting.await?;
+            aside(move || call.start(model, arrival)).await?
+        }
+    };
     let seed = HeaderValue::from(answer.head().seed.cast_signed());
     let mut response = match delivery {
         Delivery::Stream => stream::response(answer, writer, app.settings.keep_alive),
@@ -117,6 +148,13 @@ async fn answer<E: Endpoint>(
     };
     response.headers_mut().insert(HeaderName::from_static("x-hearth-seed"), seed);
     Ok(response)
+}
+
+/// Does work that may take milliseconds on a thread of its own.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(panicked()))
 }
 
 async fn whole(mut answer: Answer, writer: impl Writer) -> Result<Value, ApiError> {

@@ -26,11 +26,13 @@ pub enum ErrorKind {
     NotFound,
     /// The route does not know this method.
     Method,
+    /// What is asked for does not go with how things are, such as unloading a pinned model.
+    Conflict,
     /// The body is larger than the server reads.
     BodyTooLarge,
     /// The queue is full: the same request may pass later.
     Overloaded,
-    /// The server goes down and takes nothing new.
+    /// The server goes down, or has no memory for a model now.
     Unavailable,
     /// Our fault.
     Internal,
@@ -43,6 +45,7 @@ impl ErrorKind {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Method => StatusCode::METHOD_NOT_ALLOWED,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
             ErrorKind::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,

@@ -17,6 +17,7 @@ mod fields;
 mod frames;
 mod json;
 mod model;
+mod pool;
 mod prompt;
 mod pump;
 mod request;
@@ -30,6 +31,10 @@ pub use app::{App, Settings, Shared};
 pub use error::{ApiError, ErrorKind};
 pub use event::{Event, FinishReason, Piece, Scored, Timings, Usage};
 pub use model::{Defaults, Model};
+pub use pool::{
+    Access, Lease, Leaving, Listing, LoadError, Loader, ModelPool, Name, PoolClock, PoolMemory,
+    Rules, Status, Survey, Waiting, human_bytes,
+};
 pub use request::{ChatRequest, Conversation, Echo, EndOfText, Input, Overrides, Prompt};
 pub use routes::router;
 pub use serve::{DEFAULT_ADDRESS, serve};

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use text::{Start, Tokenizer};
+use text::Start;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::books::{self, Books};
 use crate::choice::{Choice, Pushed};
 use crate::error::{ApiError, ErrorKind};
 use crate::event::{Event, FinishReason};
+use crate::pool::Lease;
 
 /// An engine event, its choice, and when the engine sent it.
 pub(crate) struct Parcel {
@@ -54,7 +55,8 @@ pub(crate) struct Ordered {
 
 /// Everything one pump needs.
 pub(crate) struct Order {
-    pub(crate) tokenizer: Arc<Tokenizer>,
+    /// The model, in use until this is dropped.
+    pub(crate) lease: Lease,
     /// Stop strings.
     pub(crate) stop: Vec<String>,
     /// Where the texts begin.
@@ -69,7 +71,7 @@ pub(crate) struct Order {
 
 /// Runs until the answer is finished or failed. Nobody reading ends it too: it is dropped.
 pub(crate) async fn run(mut order: Order, events: UnboundedSender<Event>) {
-    let tokenizer = order.tokenizer.clone();
+    let tokenizer = order.lease.tokenizer.clone();
     let mut work = Work { parts: Vec::new(), events };
     for (choice, ordered) in order.choices.iter_mut().enumerate() {
         work.say(choice, Pushed::plain(std::mem::take(&mut ordered.echo)));

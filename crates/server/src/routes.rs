@@ -1,5 +1,6 @@
 //! The router: routes of all dialects, health, and what every response gets on its way.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
@@ -37,7 +38,7 @@ async fn alive() -> Response {
 }
 
 async fn health(State(app): State<App>) -> Response {
-    let model = |model: &crate::Model| {
+    let model = |model: &Arc<crate::Model>| {
         let stats = model.engine.stats();
         let blocks = stats.blocks;
         json!({

@@ -11,47 +11,59 @@ use tokio::sync::mpsc;
 use crate::answer::{Answer, Arrival, Head};
 use crate::error::{ApiError, ErrorKind};
 use crate::model::Model;
+use crate::pool::{Lease, ModelPool};
 use crate::prompt;
 use crate::pump::{self, Order, Ordered, Outbox};
 use crate::request::{ChatRequest, EndOfText};
 
-/// The models that are served. The first is the default.
+/// The models that are served.
 pub struct ChatService {
-    models: Vec<Model>,
+    pool: ModelPool,
 }
 
 impl ChatService {
-    /// Serves these models.
+    /// Serves these models, which stay as they are.
     pub fn new(models: Vec<Model>) -> ChatService {
-        ChatService { models }
+        ChatService::of(ModelPool::fixed(models))
     }
 
-    /// All of them.
-    pub fn models(&self) -> &[Model] {
-        &self.models
+    /// Serves the models of a pool.
+    pub fn of(pool: ModelPool) -> ChatService {
+        ChatService { pool }
     }
 
-    /// A model by id, alias, or as `default`.
+    /// Where the models are.
+    pub fn pool(&self) -> &ModelPool {
+        &self.pool
+    }
+
+    /// Every model that is loaded.
+    pub fn models(&self) -> Vec<Arc<Model>> {
+        self.pool.models()
+    }
+
+    /// Begins an answer, on a thread of the caller's own: if the model has to be loaded first, this
+    /// waits for it.
     ///
     /// # Errors
-    /// `model_not_found`, with the names that would do.
-    pub fn find(&self, name: &str) -> Result<&Model, ApiError> {
-        let named =
-            |model: &&Model| model.id == name || model.aliases.iter().any(|alias| alias == name);
-        let default = || self.models.first().filter(|_| name == "default");
-        self.models.iter().find(named).or_else(default).ok_or_else(|| {
-            let ids: Vec<String> = self.models.iter().map(|model| model.id.clone()).collect();
-            ApiError::unknown_model(name, &ids)
-        })
-    }
-
-    /// Begins an answer. Renders and tokenises on the caller's thread, then returns at once.
-    ///
-    /// # Errors
-    /// Everything that is known before the first token: unknown model, template refusal, context
-    /// overflow, full queue.
+    /// As [`ChatService::answer`], and whatever keeps the model from being loaded.
     pub fn submit(&self, request: &ChatRequest, arrival: Arrival) -> Result<Answer, ApiError> {
-        let model = self.find(&request.model)?;
+        let model = self.pool.access(&request.model)?.wait()?;
+        ChatService::answer(model, request, arrival)
+    }
+
+    /// Begins an answer with a model. Renders and tokenises on the caller's thread, then returns at
+    /// once. The model is in use until the answer is over.
+    ///
+    /// # Errors
+    /// Everything that is known before the first token: template refusal, context overflow, full
+    /// queue.
+    pub fn answer(
+        lease: Lease,
+        request: &ChatRequest,
+        arrival: Arrival,
+    ) -> Result<Answer, ApiError> {
+        let model: &Model = &lease;
         check_biases(model, request)?;
         let prompts = prompt::prompts(model, &request.input, utc(arrival.unix_seconds))?;
         let seed = request.seed.map_or_else(random_seed, Ok)?;
@@ -88,7 +100,7 @@ impl ChatService {
             n_choices: choices.len(),
         };
         let order = Order {
-            tokenizer: model.tokenizer.clone(),
+            lease,
             stop: request.stop.clone(),
             start: prompt::start(&request.input),
             arrived: arrival.at,
@@ -102,9 +114,7 @@ impl ChatService {
 
     /// Takes nothing new and waits until what runs is finished.
     pub fn shutdown(&self) {
-        for model in &self.models {
-            model.engine.shutdown();
-        }
+        self.pool.shutdown();
     }
 }
 

@@ -38,8 +38,8 @@ async fn late_system_messages_reach_strict_templates() {
         {"role": "system", "content": "Answer only in French."},
         {"role": "user", "content": "And now?"},
     ]);
-    let expected = "(system)Be brief.\n\nAnswer only in French.(user)Hi(assistant)Hello.\
-        (user)And now?(assistant)";
+    let expected = "(system)Be brief.(user)Hi(assistant)Hello.(user)Answer only in French.\n\n\
+        And now?(assistant)";
     assert_eq!(prompt_of(STRICT, &messages).await, begun(expected));
 }
 

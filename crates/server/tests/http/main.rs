@@ -6,5 +6,6 @@ mod script;
 mod chat;
 mod completions;
 mod connection;
+mod pool;
 mod refusals;
 mod streams;

@@ -1,12 +1,14 @@
 //! A model that says what a test wants it to say, behind the real engine, and a toy tokenizer whose
 //! tokens are exactly the strings a test names.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use engine::{Batch, DeviceError, Executor, ExecutorShape, Limits, TokenId};
 use hearth_server::{App, ChatService, Defaults, Model, Settings};
 use serde_json::{Map, Value, json};
 use text::{Template, TemplateFiles, Tokenizer, TokenizerFiles};
+use tokio::sync::mpsc::Sender;
 
 pub(crate) const BOS: TokenId = 1;
 pub(crate) const IM_START: TokenId = 2;
@@ -29,13 +31,18 @@ pub(crate) struct Script {
     /// Every token the model was given, in order.
     pub(crate) heard: Arc<Mutex<Vec<TokenId>>>,
     pub(crate) defaults: Defaults,
+    /// Dropped when the model is gone from memory.
+    pub(crate) life: Option<Sender<()>>,
 }
 
 /// Where the engine waits before each step until the test gives leave.
+#[derive(Default)]
 pub(crate) struct Gate {
     /// Steps that may pass; `None` lets all pass.
     permits: Mutex<Option<usize>>,
     changed: Condvar,
+    /// Steps that came to the gate.
+    arrivals: AtomicUsize,
 }
 
 impl Gate {
@@ -54,7 +61,13 @@ impl Gate {
         self.changed.notify_all();
     }
 
+    /// Whether the engine has begun to work.
+    pub(crate) fn was_reached(&self) -> bool {
+        self.arrivals.load(Ordering::SeqCst) > 0
+    }
+
     fn pass(&self) {
+        self.arrivals.fetch_add(1, Ordering::SeqCst);
         let shut = |permits: &mut Option<usize>| *permits == Some(0);
         let mut permits = self.changed.wait_while(self.permits.lock().unwrap(), shut).unwrap();
         *permits = permits.map(|n| n - 1);
@@ -85,8 +98,9 @@ impl Script {
             settings: Settings::default(),
             speech: Speech::Pieces,
             heard: Arc::default(),
-            gate: Arc::new(Gate { permits: Mutex::new(None), changed: Condvar::new() }),
+            gate: Arc::new(Gate::default()),
             defaults: Defaults { temperature: 0.0, ..Defaults::default() },
+            life: None,
         }
     }
 
@@ -115,6 +129,7 @@ impl Script {
             gate: self.gate,
             heard: self.heard,
             n_steps: 0,
+            _life: self.life,
         };
         let files = self.template.map(|default| TemplateFiles { default, tool_use: None });
         Model {
@@ -191,6 +206,7 @@ struct Player {
     gate: Arc<Gate>,
     heard: Arc<Mutex<Vec<TokenId>>>,
     n_steps: usize,
+    _life: Option<Sender<()>>,
 }
 
 impl Executor for Player {

@@ -23,5 +23,8 @@ pub(super) fn routes() -> Router<App> {
         .route("/v1/chat/completions", post(serve::<chat::Chat>))
         .route("/v1/completions", post(serve::<completions::Completions>))
         .route("/v1/models", get(models::list))
-        .route("/v1/models/{*id}", get(models::one))
+        .route(
+            "/v1/models/{*id}",
+            get(models::one).post(models::act).put(models::pin).delete(models::unpin),
+        )
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use backend::BLOCK;
@@ -65,6 +66,8 @@ pub(crate) struct Crowd {
     pub(crate) seqs: usize,
     /// Requests that may wait.
     pub(crate) queue: usize,
+    /// How long a pass may take while answers are flowing.
+    pub(crate) stall_target: Option<Duration>,
 }
 
 /// A checkpoint whose family is known.
@@ -151,6 +154,7 @@ impl Opened {
             seqs: crowd.seqs,
             queue: crowd.queue,
             context: self.context,
+            stall_target: crowd.stall_target,
         };
         Ok(engine::start(executor, limits))
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::{Bounds, Engine, Executor, Limits, Refused, Request, RequestId, Stats};
+use crate::{Bounds, Engine, Executor, Failure, Limits, Refused, Request, RequestId, Stats};
 
 /// A way to one engine. Clones lead to the same one. When the last is dropped, the engine finishes
 /// the answers that somebody still listens to, and its thread ends.
@@ -23,7 +23,16 @@ pub struct Handle {
 
 enum Command {
     Submit(Box<Request>, Instant),
+    ClearCache(Sender<Cleared>),
     Shutdown,
+    Abort,
+}
+
+/// What [`Handle::clear_cache`] dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// Blocks in memory.
+    pub blocks: usize,
 }
 
 /// What the engine's thread and its handles both see.
@@ -52,7 +61,9 @@ pub fn start(executor: Box<dyn Executor>, limits: Limits) -> Handle {
     let (commands, receiver) = channel();
     let run = {
         let shared = Arc::clone(&shared);
-        move || Worker { engine, commands: receiver, shared, origin, stopping: false }.run()
+        move || {
+            Worker { engine, commands: receiver, shared, origin, stopping: false, counted: 0 }.run()
+        }
     };
     // Without a thread the receiver is dropped, and every request is refused as `Dead`.
     let thread = std::thread::Builder::new().name("engine".into()).spawn(run).ok();
@@ -68,16 +79,14 @@ impl Handle {
             return Err(Refused::ShuttingDown);
         }
         shared.bounds.check(&request)?;
-        let limit = shared.limits.queue;
-        let most = shared.limits.seqs.saturating_add(limit);
+        let most = shared.limits.seqs.saturating_add(shared.limits.queue);
         let room = |n: usize| (n < most).then_some(n + 1);
         let counted = shared.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, room);
-        counted.map_err(|_| Refused::QueueFull { limit })?;
+        counted.map_err(|in_flight| shared.full(in_flight))?;
         let command = Command::Submit(Box::new(request), Instant::now());
         if self.commands.send(command).is_err() {
             shared.in_flight.fetch_sub(1, Ordering::AcqRel);
-            let draining = shared.draining.load(Ordering::Acquire);
-            return Err(if draining { Refused::ShuttingDown } else { Refused::Dead });
+            return Err(self.gone());
         }
         Ok(RequestId(shared.n_accepted.fetch_add(1, Ordering::Relaxed)))
     }
@@ -102,16 +111,57 @@ impl Handle {
         lock(&self.thread).as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
+    /// Drops everything from the prefix cache that no running request holds, and waits for that: a
+    /// step at most.
+    pub fn clear_cache(&self) -> Result<Cleared, Refused> {
+        let (sender, cleared) = channel();
+        self.commands.send(Command::ClearCache(sender)).map_err(|_| self.gone())?;
+        cleared.recv().map_err(|_| self.gone())
+    }
+
+    /// Why the engine's thread takes no commands.
+    fn gone(&self) -> Refused {
+        match self.shared.draining.load(Ordering::Acquire) {
+            true => Refused::ShuttingDown,
+            false => Refused::Dead,
+        }
+    }
+
     /// Refuses new requests, waits until all accepted ones have ended, and stops the thread. To
-    /// be quicker, close their sinks. Must not be called by a sink.
+    /// be quicker, close their sinks, or see [`Handle::abort`]. Must not be called by a sink.
     pub fn shutdown(&self) {
+        self.stop(Command::Shutdown);
+    }
+
+    /// Refuses new requests, ends all accepted ones with [`Failure::ShuttingDown`] after the
+    /// current step, and stops the thread. Also cuts short a [`Handle::shutdown`] that another
+    /// thread waits for. Must not be called by a sink.
+    pub fn abort(&self) {
+        self.stop(Command::Abort);
+    }
+
+    fn stop(&self, how: Command) {
         self.shared.draining.store(true, Ordering::Release);
         // If the thread is gone, there is nobody to tell.
-        let _ = self.commands.send(Command::Shutdown);
+        let _ = self.commands.send(how);
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             // It catches what panics, so there is nothing to learn from how it ended.
             let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// The refusal when `in_flight` requests are too many.
+    fn full(&self, in_flight: usize) -> Refused {
+        let stats = *lock(&self.stats);
+        let running = stats.running.min(in_flight);
+        Refused::QueueFull {
+            running,
+            waiting: in_flight - running,
+            limit: self.limits.queue,
+            retry_after: stats.pace.next_end(running),
         }
     }
 }
@@ -123,6 +173,8 @@ struct Worker {
     shared: Arc<Shared>,
     origin: Instant,
     stopping: bool,
+    /// Requests in the engine that `in_flight` counts.
+    counted: usize,
 }
 
 impl Worker {
@@ -130,23 +182,28 @@ impl Worker {
         loop {
             self.take_commands();
             if self.engine.is_idle() && self.stopping {
-                return;
+                return self.publish();
             }
-            let before = self.engine.in_flight();
             let step = catch_unwind(AssertUnwindSafe(|| self.engine.step()));
             if let Err(panic) = step {
-                let message = format!("internal error: {}", panic_text(&*panic));
-                let mut abandon = || self.engine.abandon(&message);
+                let failure = Failure::Internal(panic_text(&*panic).to_owned());
+                let mut abandon = || self.engine.abandon(&failure);
                 // A sink that panics again costs its own request and no other.
                 while catch_unwind(AssertUnwindSafe(&mut abandon)).is_err() {}
             }
             if self.engine.is_idle() {
                 self.engine.settle();
             }
-            let ended = before - self.engine.in_flight();
-            self.shared.in_flight.fetch_sub(ended, Ordering::AcqRel);
-            *lock(&self.shared.stats) = self.engine.stats();
+            self.publish();
         }
+    }
+
+    /// Lets the handles know how things are.
+    fn publish(&mut self) {
+        let ended = self.counted - self.engine.in_flight();
+        self.counted -= ended;
+        self.shared.in_flight.fetch_sub(ended, Ordering::AcqRel);
+        *lock(&self.shared.stats) = self.engine.stats();
     }
 
     /// Takes what is there. With nothing else to do, sleeps until there is something.
@@ -165,9 +222,19 @@ impl Worker {
     fn take(&mut self, command: Command) {
         match command {
             Command::Submit(request, at) => {
+                self.counted += 1;
                 self.engine.submit(*request, at.duration_since(self.origin));
             }
+            Command::ClearCache(cleared) => {
+                let blocks = self.engine.clear_cache();
+                // Whoever asked may have left.
+                let _ = cleared.send(Cleared { blocks });
+            }
             Command::Shutdown => self.stopping = true,
+            Command::Abort => {
+                self.stopping = true;
+                while catch_unwind(AssertUnwindSafe(|| self.engine.abort())).is_err() {}
+            }
         }
     }
 }

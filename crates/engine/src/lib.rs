@@ -7,12 +7,18 @@
 //! **Invariant:** how requests were queued, batched, cut into chunks or served from the prefix
 //! cache never changes what any of them says.
 
+mod admit;
 mod cache;
 mod engine;
+mod event;
 mod executor;
 mod handle;
+mod line;
 mod model;
+mod pace;
+mod pass;
 mod plan;
+mod refuse;
 mod request;
 mod sampler;
 mod seq;
@@ -22,13 +28,12 @@ mod stats;
 // What an executor is handed, so that whoever writes one needs no other crate.
 pub use backend::{BLOCK, Batch, BlockId, DeviceError, Span, TokenId};
 pub use engine::{Clock, Engine, Limits};
+pub use event::{Event, Failure, Miss, StopReason, TokenLogprob, Usage};
 pub use executor::{Executor, ExecutorShape};
-pub use handle::{Handle, start};
+pub use handle::{Cleared, Handle, start};
 pub use model::ModelExecutor;
-pub use request::{
-    Bounds, Constraint, Event, MAX_ALTERNATIVES, Refused, Request, RequestId, Sink, StopReason,
-    TokenLogprob, Usage,
-};
+pub use refuse::{Bounds, Refused};
+pub use request::{Constraint, MAX_ALTERNATIVES, Request, RequestId, Sink};
 pub use sampler::{Sampling, Xtc};
 pub use sink::{Answer, AnswerSink, answer};
-pub use stats::{Blocks, Stats, Totals};
+pub use stats::{Blocks, Misses, Pace, Stats, Totals};

@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use backend::TokenId;
 
-use crate::cache::SeqKey;
+use crate::line::Place;
 use crate::sampler::{Draw, SampleError, Sampler};
-use crate::{Event, Request, StopReason, Usage};
+use crate::{Event, Miss, Request, StopReason, Usage};
 
-/// A request that was admitted.
+/// A request, and how far its answer has come. Survives being parked whole.
 pub(crate) struct Seq {
-    pub key: SeqKey,
+    pub place: Place,
     /// The prompt in here is what [`Seq::tokens`] started with.
     pub request: Request,
     /// Prompt, then everything generated.
     pub tokens: Vec<TokenId>,
     pub n_prompt: usize,
     pub cached_tokens: usize,
+    pub miss: Option<Miss>,
+    /// Tokens of the prompt that the receiver knows to be computed.
+    told: usize,
     pub times: Times,
 }
 
@@ -33,10 +36,24 @@ pub(crate) struct Times {
 }
 
 impl Seq {
-    pub(crate) fn new(key: SeqKey, mut request: Request, submitted: Duration) -> Seq {
+    pub(crate) fn new(mut request: Request, arrival: u64, submitted: Duration) -> Seq {
         let tokens = std::mem::take(&mut request.prompt);
-        let times = Times { submitted, ..Times::default() };
-        Seq { key, request, n_prompt: tokens.len(), tokens, cached_tokens: 0, times }
+        Seq {
+            place: Place { priority: request.priority, arrival },
+            request,
+            n_prompt: tokens.len(),
+            tokens,
+            cached_tokens: 0,
+            miss: None,
+            told: 0,
+            times: Times { submitted, ..Times::default() },
+        }
+    }
+
+    /// Its time is over.
+    pub(crate) fn is_late(&self, now: Duration) -> bool {
+        let left = |timeout| now.saturating_sub(self.times.submitted) < timeout;
+        !self.request.timeout.is_none_or(left)
     }
 
     pub(crate) fn send(&mut self, event: Event) {
@@ -46,6 +63,14 @@ impl Seq {
     /// Tokens of the answer so far.
     pub(crate) fn n_generated(&self) -> usize {
         self.tokens.len() - self.n_prompt
+    }
+
+    /// Tells how far the prompt is. A parked request does not tell again what it told before.
+    pub(crate) fn progress(&mut self, done: usize) {
+        if self.n_generated() == 0 && done > self.told {
+            self.told = done;
+            self.send(Event::Progress { done, total: self.n_prompt });
+        }
     }
 
     /// Chooses the next token, appends it and sends it, unless it ends the answer by itself. Says
@@ -93,6 +118,7 @@ impl Seq {
         Usage {
             prompt_tokens: self.n_prompt,
             cached_tokens: self.cached_tokens,
+            miss: self.miss,
             completion_tokens: self.n_generated(),
             queue_ms: ms(self.times.submitted, started),
             prefill_ms: ms(started, answering),

@@ -29,7 +29,7 @@ fn engine<B: Backend>(device: B, name: &str, rows: usize, seqs: usize) -> Engine
     let decoder = Decoder::load(&spec, &checkpoint, &device).unwrap();
     let shape = ExecutorShape { n_blocks: 80, max_rows: rows, max_want: seqs };
     let executor = ModelExecutor::new(device, decoder, shape);
-    let limits = Limits { rows, seqs, queue: 100, context: 4096 };
+    let limits = Limits { rows, seqs, queue: 100, context: 4096, stall_target: None };
     Engine::new(Box::new(executor), limits, Box::new(|| Duration::ZERO))
 }
 

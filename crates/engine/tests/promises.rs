@@ -63,6 +63,7 @@ fn asks() -> impl Strategy<Value = Ask> {
             stop_tokens,
             logprobs,
             small_steps,
+            ..Ask::greedy(&[], 0)
         },
     )
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::*;
-use hearth_engine::{Answer, Engine, Refused, Sampling, StopReason, Usage};
+use hearth_engine::{Answer, Engine, Failure, Miss, Refused, Sampling, StopReason, Usage};
 
 fn prompt(n: usize, salt: u32) -> Vec<u32> {
     (0..n as u32).map(|i| (i * 5 + i / 7 + salt) % VOCAB as u32).collect()
@@ -99,18 +99,17 @@ fn answers_end_where_they_should() {
 
 #[test]
 fn usage_counts_tokens_and_time() {
-    let now = Arc::new(AtomicU64::new(0));
-    let clock = Arc::clone(&now);
-    let clock = Box::new(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
+    let (now, clock) = clock();
     let mut engine = Engine::new(Box::new(Toy::new(16)), limits(32, 1, 4096), clock);
     let answers = [0, 0].map(|salt| submit_greedy(&mut engine, 70, 5, salt));
     while !engine.is_idle() {
         now.fetch_add(10, Ordering::Relaxed);
         engine.step();
     }
-    let usage = |queue_ms, prefill_ms, cached_tokens| Usage {
+    let usage = |queue_ms, prefill_ms, cached_tokens, miss| Usage {
         prompt_tokens: 70,
         cached_tokens,
+        miss,
         completion_tokens: 5,
         queue_ms,
         prefill_ms,
@@ -118,8 +117,8 @@ fn usage_counts_tokens_and_time() {
     };
     // Three passes for the first prompt, one for what is left of the second, four more each.
     let ends = answers.map(|answer| outcome(answer).end);
-    assert_eq!(ends[0], End::Done(StopReason::Length, usage(10.0, 20.0, 0)));
-    assert_eq!(ends[1], End::Done(StopReason::Length, usage(80.0, 0.0, 64)));
+    assert_eq!(ends[0], End::Done(StopReason::Length, usage(10.0, 20.0, 0, Some(Miss::Cold))));
+    assert_eq!(ends[1], End::Done(StopReason::Length, usage(80.0, 0.0, 64, None)));
     let totals = engine.stats().totals;
     assert_eq!((totals.prompt_tokens, totals.cached_tokens, totals.rows), (140, 64, 84));
 }
@@ -186,7 +185,7 @@ fn a_device_that_fails_costs_what_was_running_and_nothing_else() {
     run(&mut engine);
     let found = answers.map(outcome);
     for failed in &found[..2] {
-        assert_eq!(failed.end, End::Failed("the device failed: unplugged".into()));
+        assert_eq!(failed.end, End::Failed(Failure::Device("the device failed: unplugged".into())));
     }
     assert_eq!(found[2].said(), alone(&asks[2], 24, 4096).said());
 }
@@ -199,7 +198,9 @@ fn logits_that_are_no_numbers_cost_one_request() {
     let answers = asks.each_ref().map(|ask| submit(&mut engine, ask));
     run(&mut engine);
     let found = answers.map(outcome);
-    assert!(matches!(&found[0].end, End::Failed(why) if why.contains("not a number")));
+    assert!(
+        matches!(&found[0].end, End::Failed(Failure::Output(why)) if why.contains("not a number"))
+    );
     assert_eq!(found[0].tokens, alone(&asks[0], 24, 4096).tokens[..2]);
     assert_eq!(found[1].said(), alone(&asks[1], 24, 4096).said());
 }
@@ -235,4 +236,57 @@ fn what_can_never_be_answered_is_refused() {
     }
     let many = Ask { logprobs: Some(21), ..greedy(1) };
     check(many, Err(Refused::OutOfRange { field: "logprobs", range: "at most 20" }));
+}
+
+/// A clock that stands until it is set, in milliseconds.
+fn clock() -> (Arc<AtomicU64>, Box<dyn Fn() -> Duration + Send>) {
+    let now = Arc::new(AtomicU64::new(0));
+    let read = Arc::clone(&now);
+    (now, Box::new(move || Duration::from_millis(read.load(Ordering::Relaxed))))
+}
+
+#[test]
+fn time_limits_hold_in_the_queue_and_beyond() {
+    let (now, clock) = clock();
+    let mut engine = Engine::new(Box::new(Toy::new(16)), limits(32, 1, 4096), clock);
+    let limited = |salt, ms| {
+        let timeout = Some(Duration::from_millis(ms));
+        Ask { timeout, ..Ask::greedy(&prompt(70, salt), 50) }
+    };
+    let asks = [limited(0, 40), limited(1, 40), limited(2, 10_000), limited(3, 39)];
+    let answers = asks.each_ref().map(|ask| submit(&mut engine, ask));
+    for _ in 0..5 {
+        now.fetch_add(10, Ordering::Relaxed);
+        engine.step();
+    }
+    let totals = engine.stats().totals;
+    assert_eq!((totals.run_timeouts, totals.queue_timeouts, totals.failed), (1, 2, 3));
+    run(&mut engine);
+    let [runs, waits, patient, brief] = answers.map(outcome);
+    // Three passes for the prompt; the fourth would have come at 40 ms.
+    assert_eq!((runs.tokens.len(), runs.cached), (1, Some(0)));
+    assert_eq!((waits.tokens.len(), waits.cached), (0, None));
+    for (late, ms) in [(runs, 40), (waits, 40), (brief, 39)] {
+        let limit = Duration::from_millis(ms);
+        assert_eq!(late.end, End::Failed(Failure::TimedOut { limit }));
+    }
+    assert_eq!(patient.said(), alone(&asks[2], 16, 4096).said());
+}
+
+#[test]
+fn lower_priorities_are_served_earlier_and_equals_in_order() {
+    let ranked = |salt, priority| Ask { priority, ..Ask::greedy(&prompt(10, salt), 2) };
+    let asks = [ranked(0, 5), ranked(1, 0), ranked(2, 5), ranked(3, -1), ranked(4, 0)];
+    let (now, clock) = clock();
+    let mut engine = Engine::new(Box::new(Toy::new(16)), limits(32, 1, 4096), clock);
+    let answers = asks.each_ref().map(|ask| submit(&mut engine, ask));
+    while !engine.is_idle() {
+        engine.step();
+        now.fetch_add(1, Ordering::Relaxed);
+    }
+    let waited = answers.map(|answer| match outcome(answer).end {
+        End::Done(_, usage) => usage.queue_ms,
+        end => panic!("{end:?}"),
+    });
+    assert_eq!(waited, [6.0, 2.0, 8.0, 0.0, 4.0]);
 }

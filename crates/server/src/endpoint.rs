@@ -103,7 +103,7 @@ pub(crate) fn error_response<E: Endpoint>(error: &ApiError) -> Response {
 /// A refusal with a body that is already written.
 pub(crate) fn error_json(error: &ApiError, body: &Value) -> Response {
     let mut response = json(error.kind.status(), body);
-    if let Some(seconds) = error.kind.retry_after() {
+    if let Some(seconds) = error.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response

@@ -1,6 +1,8 @@
 //! What can go wrong with a request, told in words a client's author can act on. Not the wire form
 //! of it: each dialect writes an error in its own JSON.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 
 /// A request that is refused, or an answer that broke.
@@ -15,6 +17,8 @@ pub struct ApiError {
     pub message: String,
     /// Path of the field at fault, such as `messages[1].content`.
     pub param: Option<String>,
+    /// When a retry makes sense, if that is known better than [`ErrorKind::retry_after`] knows it.
+    pub retry_after: Option<Duration>,
 }
 
 /// Who is at fault and whether a retry helps.
@@ -34,6 +38,8 @@ pub enum ErrorKind {
     Overloaded,
     /// The server goes down, or has no memory for a model now.
     Unavailable,
+    /// The time that the request was given is over.
+    TimedOut,
     /// Our fault.
     Internal,
 }
@@ -49,6 +55,7 @@ impl ErrorKind {
             ErrorKind::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -64,6 +71,13 @@ impl ErrorKind {
 }
 
 impl ApiError {
+    /// Whole seconds after which a retry makes sense, for the `Retry-After` header.
+    pub fn retry_after(&self) -> Option<u32> {
+        let known =
+            self.retry_after.map(|after| after.as_secs_f64().ceil().clamp(1.0, 600.0) as u32);
+        known.or(self.kind.retry_after())
+    }
+
     /// A field with a value that cannot be used. `message` should name the field and the bounds.
     pub fn field(param: impl Into<String>, message: impl Into<String>) -> ApiError {
         ApiError::refused("invalid_request", param, message)
@@ -75,13 +89,12 @@ impl ApiError {
         param: impl Into<String>,
         message: impl Into<String>,
     ) -> ApiError {
-        let param = Some(param.into());
-        ApiError { kind: ErrorKind::Invalid, code, message: message.into(), param }
+        ApiError { param: Some(param.into()), ..ApiError::new(ErrorKind::Invalid, code, message) }
     }
 
     /// An error that no single field is to blame for.
     pub fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { kind, code, message: message.into(), param: None }
+        ApiError { kind, code, message: message.into(), param: None, retry_after: None }
     }
 
     /// The prompt does not leave room for one new token.
@@ -99,7 +112,7 @@ impl ApiError {
             "model `{name}` is not served here; available: {} (or `default`)",
             available.join(", ")
         );
-        let param = Some("model".to_owned());
-        ApiError { kind: ErrorKind::NotFound, code: "model_not_found", message, param }
+        let error = ApiError::new(ErrorKind::NotFound, "model_not_found", message);
+        ApiError { param: Some("model".to_owned()), ..error }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use engine::Failure;
 use text::Start;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -82,17 +83,26 @@ pub(crate) async fn run(mut order: Order, events: UnboundedSender<Event>) {
     while work.parts.iter().any(|part| !part.ended) {
         let taken = match order.inbox.recv().await {
             Some(parcel) => work.take(parcel),
-            None => Err("the engine stopped in the middle of it".to_owned()),
+            None => Err(Failure::Internal("the engine stopped in the middle of it".to_owned())),
         };
-        if let Err(why) = taken {
-            let message = format!("the answer could not be completed: {why}");
-            let error = ApiError::new(ErrorKind::Internal, "engine_error", message);
-            return work.tell(Event::Failed(error));
+        if let Err(failure) = taken {
+            return work.tell(Event::Failed(broken(&failure)));
         }
     }
     let parts = work.parts.iter().map(|part| &part.books);
     let usage = books::usage(&parts.collect::<Vec<_>>(), order.n);
     work.tell(Event::Finished(usage));
+}
+
+fn broken(failure: &Failure) -> ApiError {
+    let (kind, code) = match failure {
+        Failure::TimedOut { .. } => (ErrorKind::TimedOut, "timeout"),
+        Failure::ShuttingDown => (ErrorKind::Unavailable, "shutting_down"),
+        Failure::Device(_) | Failure::Output(_) | Failure::Internal(_) => {
+            (ErrorKind::Internal, "engine_error")
+        }
+    };
+    ApiError::new(kind, code, format!("the answer could not be completed: {failure}"))
 }
 
 struct Work<'a> {
@@ -108,7 +118,7 @@ struct Part<'a> {
 }
 
 impl Work<'_> {
-    fn take(&mut self, parcel: Parcel) -> Result<(), String> {
+    fn take(&mut self, parcel: Parcel) -> Result<(), Failure> {
         let Parcel { choice, at, event } = parcel;
         let part = &mut self.parts[choice];
         if part.ended {
@@ -139,7 +149,7 @@ impl Work<'_> {
                 self.say(choice, pushed);
                 self.end(choice, if stopped { FinishReason::Stop } else { FinishReason::Length });
             }
-            engine::Event::Failed(why) => return Err(why),
+            engine::Event::Failed(failure) => return Err(failure),
         }
         Ok(())
     }

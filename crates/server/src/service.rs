@@ -136,6 +136,9 @@ fn engine_request(
         stop_tokens,
         logprobs: request.logprobs,
         constraint: None,
+        priority: 0,
+        timeout: None,
+        pin: 0,
         sink: Box::new(outbox),
     }
 }
@@ -174,7 +177,10 @@ fn refusal(refused: Refused, param: &str) -> ApiError {
         Refused::TooLarge { .. } => ApiError::refused("context_length_exceeded", param, message),
         Refused::Empty | Refused::BadToken { .. } => ApiError::field(param, message),
         Refused::OutOfRange { field, .. } => ApiError::field(field, message),
-        Refused::QueueFull { .. } => ApiError::new(ErrorKind::Overloaded, "overloaded", message),
+        Refused::QueueFull { retry_after, .. } => ApiError {
+            retry_after: Some(retry_after),
+            ..ApiError::new(ErrorKind::Overloaded, "overloaded", message)
+        },
         Refused::ShuttingDown => ApiError::new(ErrorKind::Unavailable, "shutting_down", message),
         Refused::Dead => ApiError::new(ErrorKind::Internal, "engine_error", message),
     }

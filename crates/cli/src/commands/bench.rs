@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
             opened.context
         );
     }
-    let engine = opened.engine(&args.load, Crowd { seqs: 1, queue: 1 })?;
+    let engine = opened.engine(&args.load, Crowd { seqs: 1, queue: 1, stall_target: None })?;
     let mut bench = Bench { engine, vocab: opened.spec.vocab, state: 0x9e37_79b9_7f4a_7c15 };
     let threads = args.load.device().n_threads();
     let meter = Meter::steps("measuring", cells.len() as u64 * u64::from(args.runs + 1));
@@ -166,6 +166,9 @@ impl Bench {
             stop_tokens: Vec::new(),
             logprobs: None,
             constraint: None,
+            priority: 0,
+            timeout: None,
+            pin: 0,
             sink: Box::new(sink),
         })?;
         for event in answer {
@@ -174,7 +177,7 @@ impl Bench {
                     bail!("the prefix cache answered, so this was no measurement")
                 }
                 Event::Done { usage, .. } => return Ok(usage),
-                Event::Failed(error) => bail!(error),
+                Event::Failed(failure) => bail!(failure),
                 _ => (),
             }
         }

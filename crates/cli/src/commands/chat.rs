@@ -101,7 +101,7 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
     let path = super::resolve(&name, env)?;
     let opened = Opened::new(&path, &args.load)?;
     let id = load::model_id(&name);
-    let crowd = Crowd { seqs: 1, queue: 1 };
+    let crowd = Crowd { seqs: 1, queue: 1, stall_target: None };
     let model = opened.serve(id.clone(), Vec::new(), &args.load, crowd)?;
     if model.template.is_none() {
         bail!(

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use server::{App, ChatService, DEFAULT_ADDRESS, Settings};
@@ -45,6 +47,10 @@ pub(crate) struct Args {
     /// Requests that may wait beyond those; more are refused with 429
     #[arg(long, default_value_t = 128, value_name = "N")]
     max_queue: u16,
+    /// Milliseconds that a pass may take while answers are flowing: long prompts come in chunks cut
+    /// to that; 0 does not cut them
+    #[arg(long, default_value_t = 200, value_name = "MS")]
+    decode_stall_target_ms: u32,
     #[command(flatten)]
     load: LoadArgs,
 }
@@ -68,7 +74,12 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
 
     let path = super::resolve(&args.model, env)?;
     let opened = Opened::new(&path, &args.load)?;
-    let crowd = Crowd { seqs: args.max_seqs.into(), queue: args.max_queue.into() };
+    let crowd = Crowd {
+        seqs: args.max_seqs.into(),
+        queue: args.max_queue.into(),
+        stall_target: NonZero::new(args.decode_stall_target_ms)
+            .map(|ms| Duration::from_millis(u64::from(ms.get()))),
+    };
     let id = load::model_id(&args.model);
     let model = opened.serve(id.clone(), args.alias, &args.load, crowd)?;
     eprintln!(

@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use backend::{BLOCK, BlockId, TokenId};
 
 use super::{Charge, pool::Pool, prefix::PrefixIndex};
-use crate::stats::Blocks;
+use crate::{Blocks, Miss};
 
 /// No room now. Whoever asked waits until others have finished.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
+
+/// One block in so many may be pinned.
+const PINNED_SHARE: usize = 4;
 
 /// Names an open sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +40,8 @@ struct Seq {
     /// Positions that are committed. The blocks cover them, and those that are reserved.
     len: usize,
     blocks: Vec<BlockId>,
+    /// So many of its first blocks are pinned once they are full.
+    n_pin: usize,
     charge: Charge,
 }
 
@@ -55,7 +60,7 @@ impl CacheBook {
     pub(crate) fn new(n_blocks: usize) -> CacheBook {
         CacheBook {
             pool: Pool::new(n_blocks),
-            index: PrefixIndex::new(n_blocks),
+            index: PrefixIndex::new(n_blocks, n_blocks / PINNED_SHARE),
             seqs: BTreeMap::new(),
             next_key: 0,
             now: 0,
@@ -64,26 +69,75 @@ impl CacheBook {
 
     /// Starts a sequence from the longest cached prefix of `tokens`, leaving at least one token to
     /// compute, if there is room for what it is charged. Whole blocks only: a block that is not
-    /// full is still being written by somebody.
-    pub(crate) fn open(&mut self, tokens: &[TokenId], charge: Charge) -> Result<SeqKey, Full> {
-        let mut blocks: Vec<BlockId> = Vec::new();
-        let all_but_one = &tokens[..tokens.len().saturating_sub(1)];
-        for tokens in all_but_one.as_chunks::<BLOCK>().0 {
-            let Some(block) = self.index.find(blocks.last().copied(), tokens) else { break };
-            if self.pool.share(block) {
-                self.index.wake(block);
-            }
-            blocks.push(block);
-        }
+    /// full is still being written by somebody. Whole blocks among the first `pin` tokens are
+    /// pinned.
+    pub(crate) fn open(
+        &mut self,
+        tokens: &[TokenId],
+        charge: Charge,
+        pin: usize,
+    ) -> Result<SeqKey, Full> {
         let key = SeqKey(self.next_key);
         self.next_key += 1;
-        self.seqs.insert(key, Seq { len: blocks.len() * BLOCK, blocks, charge });
+        let n_pin = pin.min(tokens.len()) / BLOCK;
+        self.seqs.insert(key, Seq { len: 0, blocks: Vec::new(), n_pin, charge });
+        self.adopt(key, tokens);
         let expected: usize = self.seqs.values().map(Seq::expected_to_need).sum();
         if expected <= self.n_available() && self.all_can_finish(None) {
             return Ok(key);
         }
         self.close(key);
         Err(Full)
+    }
+
+    /// Takes over what the index has of `tokens` beyond what the sequence has, leaving at least one
+    /// token to compute. The sequence must be at the end of a block. Returns how many tokens it
+    /// gained.
+    pub(crate) fn adopt(&mut self, key: SeqKey, tokens: &[TokenId]) -> usize {
+        let Some(seq) = self.seqs.get_mut(&key) else { return 0 };
+        let before = seq.len;
+        let all_but_one = &tokens[..tokens.len().saturating_sub(1)];
+        if !before.is_multiple_of(BLOCK) || before >= all_but_one.len() {
+            return 0;
+        }
+        for tokens in all_but_one[before..].as_chunks::<BLOCK>().0 {
+            let Some(block) = self.index.find(seq.blocks.last().copied(), tokens) else { break };
+            if self.pool.share(block) {
+                self.index.wake(block);
+            }
+            if seq.blocks.len() < seq.n_pin {
+                self.index.pin(block);
+            }
+            seq.blocks.push(block);
+            seq.len += BLOCK;
+        }
+        seq.len - before
+    }
+
+    /// Why the index has no more of `tokens` than the sequence has. `None`: it has all there is to
+    /// know, or the sequence goes on from everything that was known.
+    pub(crate) fn miss(&self, key: SeqKey, tokens: &[TokenId]) -> Option<Miss> {
+        let seq = self.seqs.get(&key)?;
+        let all_but_one = &tokens[..tokens.len().saturating_sub(1)];
+        let blocks = all_but_one.as_chunks::<BLOCK>().0;
+        if blocks.is_empty() {
+            return Some(Miss::TooShort);
+        }
+        let n_known = seq.len / BLOCK;
+        let next = blocks.get(n_known)?;
+        let parent = n_known.checked_sub(1).map(|last| seq.blocks[last]);
+        self.index.miss(parent, next, n_known)
+    }
+
+    /// Drops all cached blocks. Says how many.
+    pub(crate) fn clear(&mut self) -> usize {
+        let mut n = 0;
+        while let Some(block) = self.index.evict() {
+            self.pool.put_back(block);
+            n += 1;
+        }
+        self.index.forget_ghosts();
+        n
     }
 
     /// Makes room for `rows` more rows.
@@ -135,6 +189,9 @@ impl CacheBook {
                 }
                 None => self.index.publish(parent, tokens, seq.blocks[idx]),
             }
+            if idx < seq.n_pin {
+                self.index.pin(seq.blocks[idx]);
+            }
         }
         for block in seq.blocks.drain(seq.len.div_ceil(BLOCK)..) {
             self.release(block);
@@ -164,7 +221,8 @@ impl CacheBook {
     pub(crate) fn counts(&self) -> Blocks {
         let held = self.pool.n_held();
         let free = self.pool.free().len();
-        Blocks { free, cached: self.pool.holders().len() - held - free, held }
+        let cached = self.pool.holders().len() - held - free;
+        Blocks { free, cached, held, pinned: self.index.n_pinned() }
     }
 
     /// What is wrong with the books, counted anew from the open sequences. `None` is as it should

@@ -7,6 +7,7 @@
 
 mod book;
 mod charge;
+mod ghosts;
 mod pool;
 mod prefix;
 #[cfg(test)]

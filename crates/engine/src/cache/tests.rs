@@ -4,6 +4,7 @@ use backend::{BLOCK, TokenId};
 use proptest::prelude::*;
 
 use super::{CacheBook, Charge, SeqKey};
+use crate::Miss;
 
 const LONGEST: usize = 1 << 20;
 
@@ -23,7 +24,7 @@ fn run(book: &mut CacheBook, prompt: &[TokenId]) -> usize {
 }
 
 fn open(book: &mut CacheBook, prompt: &[TokenId], max_tokens: usize) -> SeqKey {
-    book.open(prompt, Charge::new(prompt.len(), max_tokens, LONGEST)).unwrap()
+    book.open(prompt, Charge::new(prompt.len(), max_tokens, LONGEST), 0).unwrap()
 }
 
 fn advance(book: &mut CacheBook, key: SeqKey, rows: usize, tokens: &[TokenId]) {
@@ -125,6 +126,71 @@ fn rows_that_were_reserved_and_not_kept_leave_nothing_behind() {
     assert_eq!(run(&mut book, &all[..65]), 1);
 }
 
+/// Why the book says that `prompt` is not all there.
+fn miss(book: &mut CacheBook, prompt: &[TokenId]) -> Option<Miss> {
+    let key = open(book, prompt, 1);
+    let miss = book.miss(key, prompt);
+    book.close(key);
+    miss
+}
+
+#[test]
+fn misses_have_reasons() {
+    let mut book = CacheBook::new(8);
+    assert_eq!(miss(&mut book, &tokens(32, 0)), Some(Miss::TooShort));
+    assert_eq!(miss(&mut book, &tokens(33, 0)), Some(Miss::Cold));
+    run(&mut book, &tokens(100, 0));
+    assert_eq!(miss(&mut book, &tokens(100, 0)), None);
+    // It goes on from everything that is known.
+    assert_eq!(miss(&mut book, &tokens(200, 0)), None);
+    assert_eq!(miss(&mut book, &tokens(100, 1)), Some(Miss::Cold));
+    let fork = [tokens(64, 0), tokens(50, 9)].concat();
+    assert_eq!(miss(&mut book, &fork), Some(Miss::Diverged { block: 2 }));
+    // Six blocks of others leave two of the three.
+    run(&mut book, &tokens(192, 7));
+    assert_eq!(miss(&mut book, &tokens(100, 0)), Some(Miss::Evicted { block: 2 }));
+    assert_eq!(miss(&mut book, &tokens(192, 7)), None);
+    run(&mut book, &tokens(100, 0));
+    assert_eq!(miss(&mut book, &tokens(100, 0)), None);
+    assert_eq!(book.clear(), 7);
+    assert_eq!(miss(&mut book, &tokens(100, 0)), Some(Miss::Cold));
+    assert_eq!(book.counts().free, 8);
+}
+
+/// What is pinned outlasts everything that is not, and has a quarter of the pool at most.
+#[test]
+fn pinned_beginnings_are_dropped_last() {
+    let mut book = CacheBook::new(12);
+    let pinned = |book: &mut CacheBook, prompt: &[TokenId], pin: usize| {
+        let charge = Charge::new(prompt.len(), 1, LONGEST);
+        let key = book.open(prompt, charge, pin).unwrap();
+        let rows = prompt.len() - book.len(key);
+        advance(book, key, rows, prompt);
+        book.close(key);
+        assert_eq!(book.faults(), None);
+        rows
+    };
+    let system = tokens(70, 0);
+    pinned(&mut book, &system, 70);
+    assert_eq!(book.counts().pinned, 2);
+    for salt in 1..9 {
+        pinned(&mut book, &tokens(224, salt), 0);
+    }
+    assert_eq!(pinned(&mut book, &system, 0), 6, "whole blocks of it are still there");
+    // A cached beginning is pinned when somebody asks for it, and the older pin makes room.
+    pinned(&mut book, &tokens(64, 30), 0);
+    pinned(&mut book, &[&tokens(64, 30)[..], &[1]].concat(), 64);
+    assert_eq!(book.counts().pinned, 3);
+    for salt in 41..49 {
+        pinned(&mut book, &tokens(192, salt), 0);
+    }
+    assert_eq!(pinned(&mut book, &[&tokens(64, 30)[..], &[1]].concat(), 0), 1);
+    assert_eq!(pinned(&mut book, &system, 0), 70 - 32, "half of it was pinned no more");
+    // Pins never keep anybody out.
+    assert_eq!(run(&mut book, &tokens(12 * BLOCK, 99)), 12 * BLOCK);
+    assert_eq!(book.counts().pinned, 0);
+}
+
 /// A sequence in the random traffic below.
 struct Live {
     key: SeqKey,
@@ -152,7 +218,7 @@ proptest! {
                     let charge = Charge::new(prompt.len(), max_tokens, longest);
                     let most = (prompt.len() + max_tokens).min(longest) - 1;
                     let alone = live.is_empty();
-                    match book.open(&prompt, charge) {
+                    match book.open(&prompt, charge, 0) {
                         Ok(key) => live.push(Live { key, tokens: prompt, most }),
                         Err(_) => prop_assert!(!alone, "whoever is alone gets in"),
                     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use backend::{BLOCK, Batch, DeviceError, TokenId};
 use hearth_engine::{
-    Answer, Constraint, Engine, Event, Executor, ExecutorShape, Limits, Request, Sampling,
+    Answer, Constraint, Engine, Event, Executor, ExecutorShape, Failure, Limits, Request, Sampling,
     StopReason, TokenLogprob, Usage, answer,
 };
 
@@ -119,6 +119,9 @@ pub struct Ask {
     pub stop_tokens: Vec<TokenId>,
     pub logprobs: Option<usize>,
     pub small_steps: Option<SmallSteps>,
+    pub priority: i32,
+    pub timeout: Option<Duration>,
+    pub pin: usize,
 }
 
 impl Ask {
@@ -130,6 +133,9 @@ impl Ask {
             stop_tokens: vec![],
             logprobs: None,
             small_steps: None,
+            priority: 0,
+            timeout: None,
+            pin: 0,
         }
     }
 
@@ -143,6 +149,9 @@ impl Ask {
             stop_tokens: self.stop_tokens.clone(),
             logprobs: self.logprobs,
             constraint,
+            priority: self.priority,
+            timeout: self.timeout,
+            pin: self.pin,
             sink: Box::new(sink),
         };
         (request, answer)
@@ -174,7 +183,7 @@ impl Constraint for SmallSteps {
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     Done(StopReason, Usage),
-    Failed(String),
+    Failed(Failure),
     Nothing,
 }
 
@@ -223,14 +232,14 @@ pub fn outcome(answer: Answer) -> Outcome {
                 out.logprobs.push(logprob);
             }
             Event::Done { reason, usage } => out.end = End::Done(reason, usage),
-            Event::Failed(message) => out.end = End::Failed(message),
+            Event::Failed(failure) => out.end = End::Failed(failure),
         }
     }
     out
 }
 
 pub fn limits(rows: usize, seqs: usize, context: usize) -> Limits {
-    Limits { rows, seqs, queue: 1000, context }
+    Limits { rows, seqs, queue: 1000, context, stall_target: None }
 }
 
 pub fn engine(toy: Toy, limits: Limits) -> Engine {

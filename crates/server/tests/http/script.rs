@@ -94,7 +94,7 @@ impl Script {
         Script {
             pieces,
             template: Some(CHATML),
-            limits: Limits { rows: 64, seqs: 8, queue: 16, context: 4096 },
+            limits: Limits { rows: 64, seqs: 8, queue: 16, context: 4096, stall_target: None },
             settings: Settings::default(),
             speech: Speech::Pieces,
             heard: Arc::default(),

@@ -12,6 +12,7 @@ pub(crate) fn error_body(error: &ApiError) -> Value {
         }
         ErrorKind::NotFound => "not_found_error",
         ErrorKind::Overloaded => "rate_limit_error",
+        ErrorKind::TimedOut => "timeout_error",
         ErrorKind::Unavailable | ErrorKind::Internal => "api_error",
     };
     json!({"error": {

@@ -1,0 +1,145 @@
+//! One pass: who gets rows, and what becomes of them.
+//!
+//! How many rows anybody gets is `plan.rs`'s business.
+
+use std::time::Duration;
+
+use backend::Span;
+
+use crate::engine::{Engine, Running};
+use crate::plan::share_rows;
+use crate::seq::Seq;
+use crate::{Event, Failure, StopReason};
+
+/// One sequence's share of a pass.
+pub(crate) struct Turn {
+    /// Index into `running`.
+    seq: usize,
+    rows: usize,
+    /// Which row of the logits is the one after its last known token, if the pass gets there.
+    logits: Option<usize>,
+}
+
+/// How a sequence left a pass.
+enum End {
+    Done(StopReason),
+    Failed(Failure),
+}
+
+impl Engine {
+    /// Fills `batch` with every running sequence's share of rows, as far as there are blocks.
+    pub(crate) fn plan(&mut self, now: Duration) -> Vec<Turn> {
+        self.batch.tokens.clear();
+        self.batch.spans.clear();
+        self.batch.want.clear();
+        self.short_of_blocks = false;
+        let behind = |run: &Running| run.seq.tokens.len() - self.book.len(run.key);
+        let behind: Vec<usize> = self.running.iter().map(behind).collect();
+        let shares = share_rows(&behind, self.limits.rows);
+        let mut turns = Vec::new();
+        for (idx, rows) in shares.into_iter().enumerate() {
+            if self.book.reserve(self.running[idx].key, rows).is_err() {
+                self.short_of_blocks = true;
+                continue;
+            }
+            self.start(idx, now);
+            turns.push(self.add_span(idx, rows));
+        }
+        turns
+    }
+
+    /// Notes and tells that a sequence gets its first rows.
+    fn start(&mut self, idx: usize, now: Duration) {
+        let Running { key, seq } = &mut self.running[idx];
+        if seq.times.started.is_some() {
+            return;
+        }
+        seq.times.started = Some(now);
+        seq.cached_tokens = self.book.len(*key);
+        seq.miss = self.book.miss(*key, &seq.tokens);
+        self.totals.prompt_tokens += seq.n_prompt as u64;
+        self.totals.cached_tokens += seq.cached_tokens as u64;
+        if let Some(miss) = seq.miss {
+            self.totals.misses.count(miss);
+        }
+        seq.send(Event::Started { cached_tokens: seq.cached_tokens });
+    }
+
+    /// Puts the next `rows` rows of a sequence into the batch. There are blocks for them.
+    fn add_span(&mut self, idx: usize, rows: usize) -> Turn {
+        let Running { key, seq } = &self.running[idx];
+        let batch = &mut self.batch;
+        let start = self.book.len(*key);
+        let first_row = batch.n_rows();
+        batch.tokens.extend(&seq.tokens[start..start + rows]);
+        batch.spans.push(Span {
+            rows: first_row..batch.n_rows(),
+            start,
+            blocks: self.book.blocks(*key).to_vec(),
+        });
+        let of_prompt = seq.n_prompt.saturating_sub(start).min(rows);
+        self.totals.prompt_rows += of_prompt as u64;
+        self.totals.answer_rows += (rows - of_prompt) as u64;
+        let caught_up = start + rows == seq.tokens.len() && seq.request.max_tokens > 0;
+        let logits = caught_up.then_some(batch.want.len());
+        if caught_up {
+            batch.want.push(batch.n_rows() as u32 - 1);
+        }
+        Turn { seq: idx, rows, logits }
+    }
+
+    /// Commits the rows of a pass, chooses a token where a sequence has caught up, and lets go of
+    /// the sequences that ended.
+    pub(crate) fn keep(&mut self, turns: &[Turn]) {
+        let now = (self.clock)();
+        let mut ends: Vec<(usize, End)> = Vec::new();
+        for turn in turns {
+            let Running { key, seq } = &mut self.running[turn.seq];
+            self.book.commit(*key, turn.rows, &seq.tokens);
+            let done = self.book.len(*key);
+            seq.progress(done);
+            if done < seq.tokens.len() {
+                continue;
+            }
+            let (vocab, longest) = (self.bounds.vocab, self.bounds.longest());
+            let end = match turn.logits {
+                Some(row) => {
+                    let logits = &self.logits[row * vocab..][..vocab];
+                    seq.advance(logits, longest, &mut self.sampler)
+                }
+                None => Ok(seq.limit(longest)),
+            };
+            self.totals.generated_tokens += u64::from(turn.logits.is_some() && end.is_ok());
+            seq.times.answering.get_or_insert(now);
+            match end {
+                Ok(None) => {}
+                Ok(Some(reason)) => ends.push((turn.seq, End::Done(reason))),
+                Err(error) => {
+                    ends.push((turn.seq, End::Failed(Failure::Output(error.to_string()))))
+                }
+            }
+        }
+        // From the back, so that the indices before stay right.
+        for (idx, end) in ends.into_iter().rev() {
+            let Running { key, seq } = self.running.remove(idx);
+            self.book.close(key);
+            self.finish(seq, end);
+        }
+    }
+
+    fn finish(&mut self, mut seq: Seq, end: End) {
+        match end {
+            End::Done(reason) => {
+                let now = (self.clock)();
+                self.totals.done += 1;
+                self.pace.add_answer(now.saturating_sub(seq.times.started.unwrap_or(now)));
+                let usage = seq.usage(now);
+                seq.send(Event::Done { reason, usage });
+            }
+            End::Failed(failure) => {
+                self.totals.failed += 1;
+                seq.send(Event::Failed(failure));
+            }
+        }
+    }
+}

@@ -19,7 +19,7 @@ pub trait Backend: DenseOps + AttentionOps + MoeOps {}
 impl<B: DenseOps + AttentionOps + MoeOps> Backend for B {}
 
 /// Memory of a device, and the way into and out of it.
-pub trait Memory: Send + 'static {
+pub trait Memory: Send + Sync + 'static {
     /// Activations, `rows x cols` of f32 as far as anyone can tell. An op sets the shape of what it
     /// writes; the allocation never changes.
     type Buf: Send;

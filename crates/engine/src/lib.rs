@@ -9,6 +9,8 @@
 
 mod admit;
 mod cache;
+mod cost;
+mod device;
 mod engine;
 mod event;
 mod executor;
@@ -27,6 +29,8 @@ mod stats;
 
 // What an executor is handed, so that whoever writes one needs no other crate.
 pub use backend::{BLOCK, Batch, BlockId, DeviceError, Span, TokenId};
+pub use cost::Cost;
+pub use device::Device;
 pub use engine::{Clock, Engine, Limits};
 pub use event::{Event, Failure, Miss, StopReason, TokenLogprob, Usage};
 pub use executor::{Executor, ExecutorShape};

@@ -5,11 +5,12 @@
 use backend::{Backend, Batch, BlockId, DeviceError};
 use models::{Decoder, ModelSpec, Scratch, Store};
 
+use crate::device::Device;
 use crate::{Executor, ExecutorShape};
 
-/// A model, the device it runs on, and all the memory its passes use.
+/// A model, the device it runs on, maybe with others, and all the memory its passes use.
 pub struct ModelExecutor<B: Backend> {
-    backend: B,
+    device: Device<B>,
     decoder: Decoder<B>,
     shape: ExecutorShape,
     store: Store<B>,
@@ -18,14 +19,19 @@ pub struct ModelExecutor<B: Backend> {
 }
 
 impl<B: Backend> ModelExecutor<B> {
-    /// Allocates the cache and the buffers of `shape` for `decoder`, which was loaded on `backend`.
-    pub fn new(backend: B, decoder: Decoder<B>, shape: ExecutorShape) -> ModelExecutor<B> {
-        let spec = decoder.spec();
+    /// Allocates the cache and the buffers of `shape` for `decoder`, which was loaded on `device`.
+    pub fn new(
+        device: impl Into<Device<B>>,
+        decoder: Decoder<B>,
+        shape: ExecutorShape,
+    ) -> ModelExecutor<B> {
+        let (device, spec) = (device.into(), decoder.spec());
+        let backend = device.backend();
         ModelExecutor {
-            store: Store::new(spec, shape.n_blocks, &backend),
-            scratch: Scratch::new(spec, shape.max_rows, shape.max_want, &backend),
+            store: Store::new(spec, shape.n_blocks, backend),
+            scratch: Scratch::new(spec, shape.max_rows, shape.max_want, backend),
             staged: backend.staged(shape.max_rows),
-            backend,
+            device,
             decoder,
             shape,
         }
@@ -51,22 +57,24 @@ impl<B: Backend> Executor for ModelExecutor<B> {
     }
 
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {
-        let ModelExecutor { backend, decoder, store, scratch, staged, .. } = self;
+        let ModelExecutor { device, decoder, store, scratch, staged, .. } = self;
+        let backend = device.backend();
+        let _turn = device.turn();
         backend.stage(batch, staged);
         decoder.forward(backend, staged, store, scratch);
         backend.read(scratch.logits(), batch.want.len() * decoder.spec().vocab, logits)
     }
 
     fn block_bytes(&self) -> usize {
-        self.store.block_bytes(&self.backend)
+        self.store.block_bytes(self.device.backend())
     }
 
     fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
-        self.store.read_block(&self.backend, block, out)
+        self.store.read_block(self.device.backend(), block, out)
     }
 
     fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.store.write_block(&self.backend, block, bytes);
+        self.store.write_block(self.device.backend(), block, bytes);
         Ok(())
     }
 }

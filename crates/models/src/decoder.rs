@@ -77,6 +77,25 @@ pub(crate) struct ScratchSizes {
     pub(crate) shared_gate: usize,
 }
 
+impl ScratchSizes {
+    /// What the layers of `spec` need.
+    pub(crate) fn of(spec: &ModelSpec) -> ScratchSizes {
+        let mut sizes = ScratchSizes::default();
+        for layer in &spec.layers {
+            mixers::measure(&layer.mixer, &mut sizes);
+            ffn::measure(&layer.ffn, spec.hidden, &mut sizes);
+        }
+        sizes
+    }
+
+    /// Numbers that [`Scratch::new`] allocates for each row, without logits.
+    pub(crate) fn numbers_per_row(&self, spec: &ModelSpec) -> usize {
+        let angles: usize = spec.ropes.iter().map(|rope| 2 * rope.inv_freq.len()).sum();
+        let ScratchSizes { qkv, attended, inner, router, shared, shared_gate } = *self;
+        3 * spec.hidden + angles + qkv + attended + 3 * inner + router + shared + shared_gate
+    }
+}
+
 impl<B: Backend> Decoder<B> {
     /// Takes the weights that `spec` names out of `checkpoint` and gives them to the device.
     ///
@@ -207,12 +226,18 @@ impl<B: Backend> Store<B> {
 impl<B: Backend> Scratch<B> {
     /// Room for batches of up to `max_rows` rows of which up to `max_want` are wanted.
     pub fn new(spec: &ModelSpec, max_rows: usize, max_want: usize, b: &B) -> Scratch<B> {
-        let mut sizes = ScratchSizes::default();
-        for layer in &spec.layers {
-            mixers::measure(&layer.mixer, &mut sizes);
-            ffn::measure(&layer.ffn, spec.hidden, &mut sizes);
-        }
-        let rows = |cols| b.buf(max_rows * cols);
+        Scratch::with(spec, max_rows, max_want, &|numbers| b.buf(numbers))
+    }
+
+    /// [`Scratch::new`] with the buffers that `buf` makes.
+    fn with(
+        spec: &ModelSpec,
+        max_rows: usize,
+        max_want: usize,
+        buf: &dyn Fn(usize) -> B::Buf,
+    ) -> Scratch<B> {
+        let sizes = ScratchSizes::of(spec);
+        let rows = |cols| buf(max_rows * cols);
         Scratch {
             x: rows(spec.hidden),
             h: rows(spec.hidden),
@@ -224,12 +249,41 @@ impl<B: Backend> Scratch<B> {
             router: rows(sizes.router),
             shared: rows(sizes.shared),
             shared_gate: rows(sizes.shared_gate),
-            logits: b.buf(max_want * spec.vocab),
+            logits: buf(max_want * spec.vocab),
         }
     }
 
     /// The logits of the last pass, one row of `vocab` per wanted row, in the batch's order.
     pub fn logits(&self) -> &B::Buf {
         &self.logits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use backend::ops::Memory;
+    use backend::reference::Reference;
+
+    use super::*;
+    use crate::tiny;
+
+    /// What is allocated is what the plan says.
+    #[test]
+    fn scratch_is_what_the_plan_says() {
+        for family in ["llama", "qwen2_moe", "gemma2", "phi3"] {
+            let config = tiny::config(family).expect("there is a tiny one");
+            let spec = crate::recipe(&config).expect("it is sound");
+            let allocated = Cell::new(0);
+            let device = Reference;
+            let buf = |numbers: usize| {
+                allocated.set(allocated.get() + numbers);
+                device.buf(numbers)
+            };
+            let scratch: Scratch<Reference> = Scratch::with(&spec, 7, 3, &buf);
+            assert_eq!(spec.scratch_bytes(7, 3), 4 * allocated.get(), "{family}");
+            drop(scratch);
+        }
     }
 }

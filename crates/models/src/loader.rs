@@ -161,6 +161,18 @@ impl<'a> Loader<'a> {
         (0..n).map(single).collect()
     }
 
+    /// Bytes of one module that do not stay where the checkpoint has them.
+    pub(crate) fn n_copied_bytes(&self, module: &Module) -> Result<u64, Error> {
+        Ok(match module {
+            Module::Linear(linear) | Module::Embedding(linear) => {
+                let biases = self.biases(std::slice::from_ref(linear))?;
+                biases.map_or(0, |biases| 4 * biases.len() as u64)
+            }
+            Module::Experts(_) => 0,
+            Module::Gain { .. } => self.n_bytes(module)?,
+        })
+    }
+
     /// Bytes of one module as stored.
     pub(crate) fn n_bytes(&self, module: &Module) -> Result<u64, Error> {
         Ok(match module {

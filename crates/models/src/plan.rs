@@ -7,6 +7,7 @@ use backend::BLOCK;
 use weights::Checkpoint;
 
 use crate::Error;
+use crate::decoder::ScratchSizes;
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::{Head, Mixer, ModelSpec};
@@ -40,6 +41,13 @@ impl ModelSpec {
         BLOCK * self.kv_bytes_per_token()
     }
 
+    /// Bytes of everything a pass of up to `rows` rows scribbles on, logits of `want` rows included:
+    /// what [`crate::Scratch::new`] allocates.
+    pub fn scratch_bytes(&self, rows: usize, want: usize) -> usize {
+        let numbers = ScratchSizes::of(self).numbers_per_row(self).saturating_mul(rows);
+        numbers.saturating_add(self.vocab.saturating_mul(want)).saturating_mul(size_of::<f32>())
+    }
+
     /// Bytes of keys and values that decoding one token at the end of `context` positions reads:
     /// layers with a window read no more than it.
     pub fn kv_bytes_read(&self, context: usize) -> usize {
@@ -65,6 +73,9 @@ impl Mixer {
 pub struct Footprint {
     /// Bytes of everything the model uses.
     pub weight_bytes: u64,
+    /// How many of them are copied when the model is loaded: gains and biases. The others stay in
+    /// the mapped files, unless the checkpoint was made in memory.
+    pub copied_bytes: u64,
     /// Bytes that decoding one token reads. What bounds its speed is this over the memory's
     /// bandwidth.
     pub bytes_per_token: u64,
@@ -77,10 +88,11 @@ impl Footprint {
     /// A missing or misshapen tensor, as in loading.
     pub fn of(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<Footprint, Error> {
         let loader = Loader::new(spec, checkpoint)?;
-        let mut sum = Footprint { weight_bytes: 0, bytes_per_token: 0 };
+        let mut sum = Footprint { weight_bytes: 0, copied_bytes: 0, bytes_per_token: 0 };
         for module in loader.spec().modules() {
             let bytes = loader.n_bytes(&module)?;
             sum.weight_bytes += bytes;
+            sum.copied_bytes += loader.n_copied_bytes(&module)?;
             sum.bytes_per_token += match &module {
                 Module::Linear(_) | Module::Gain { .. } => bytes,
                 Module::Experts(e) => bytes / e.n as u64 * e.top_k as u64,

@@ -1,0 +1,48 @@
+//! What serving a model takes in memory: the one sum that the planner, the pool and `hearth info` go
+//! by. What a request takes of the cache is `cache/charge.rs`, in blocks of
+//! [`ModelSpec::kv_bytes_per_block`] bytes.
+//!
+//! Not a measurement. What a process really holds is for those to say who know the machine.
+
+use models::{Footprint, ModelSpec};
+
+use crate::ExecutorShape;
+
+/// Rows of logits that live beside the device's: what was read from it, and what a sampler sorts
+/// (a copy, probabilities, and order).
+const ROWS_BESIDE: usize = 4;
+
+/// Bytes of memory, by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Weights that stay in mapped files. The system may drop them and read them again, which makes
+    /// every pass slow, so they count.
+    pub mapped: u64,
+    /// Weights that are copied.
+    pub copied: u64,
+    /// Keys and values of all cache blocks.
+    pub cache: u64,
+    /// What a pass scribbles on, and logits.
+    pub scratch: u64,
+}
+
+impl Cost {
+    /// The cost of a model with room for `shape`.
+    pub fn of(spec: &ModelSpec, footprint: &Footprint, shape: ExecutorShape) -> Cost {
+        let ExecutorShape { n_blocks, max_rows, max_want } = shape;
+        let row = spec.vocab as u64 * size_of::<f32>() as u64;
+        let beside = row.saturating_mul((max_want + ROWS_BESIDE) as u64);
+        Cost {
+            mapped: footprint.weight_bytes - footprint.copied_bytes,
+            copied: footprint.copied_bytes,
+            cache: (n_blocks as u64).saturating_mul(spec.kv_bytes_per_block() as u64),
+            scratch: beside.saturating_add(spec.scratch_bytes(max_rows, max_want) as u64),
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        let Cost { mapped, copied, cache, scratch } = *self;
+        [mapped, copied, cache, scratch].into_iter().fold(0, u64::saturating_add)
+    }
+}

@@ -56,7 +56,9 @@ impl Engine {
             self.totals.prefix_queries += seq.tokens.len() as u64;
             self.totals.prefix_hits += self.book.len(key) as u64;
             let at = self.running.partition_point(|run| run.seq.place < seq.place);
-            self.running.insert(at, Running { key, seq });
+            let mut run = Running { key, seq };
+            self.look_on_disk(&mut run);
+            self.running.insert(at, run);
         }
     }
 }

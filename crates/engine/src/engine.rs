@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use backend::Batch;
+use backend::{Batch, DeviceError};
 
-use crate::cache::{CacheBook, SeqKey};
+use crate::cache::{CacheBook, DiskCleared, SeqKey, Spill};
 use crate::line::Line;
 use crate::sampler::Sampler;
 use crate::seq::Seq;
@@ -41,6 +41,8 @@ pub struct Engine {
     pub(crate) bounds: Bounds,
     pub(crate) clock: Clock,
     pub(crate) book: CacheBook,
+    /// The way to disk, if cached blocks are kept there.
+    pub(crate) spill: Option<Spill>,
     pub(crate) sampler: Sampler,
     pub(crate) line: Line,
     /// By place, like the line.
@@ -52,6 +54,15 @@ pub struct Engine {
     pub(crate) n_arrived: u64,
     pub(crate) pace: Pace,
     pub(crate) totals: Totals,
+}
+
+/// What clearing the cache dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// Blocks in memory.
+    pub blocks: usize,
+    /// On disk. `None`: nothing is kept there.
+    pub disk: Option<DiskCleared>,
 }
 
 /// A sequence with its blocks.
@@ -72,6 +83,7 @@ impl Engine {
         Engine {
             bounds: Bounds { vocab: executor.vocab(), context, blocks: shape.n_blocks },
             book: CacheBook::new(shape.n_blocks),
+            spill: None,
             executor,
             limits,
             clock,
@@ -122,6 +134,7 @@ impl Engine {
             waiting: self.line.len(),
             parked: self.line.iter().filter(|seq| seq.times.started.is_some()).count(),
             blocks: self.book.counts(),
+            disk: self.spill.as_ref().map(Spill::stats),
             pace: self.pace,
             totals: self.totals,
         }
@@ -141,22 +154,33 @@ impl Engine {
         if self.running.is_empty() {
             return;
         }
+        if let Err(error) = self.pass(begun) {
+            self.abandon(&Failure::Device(error.to_string()));
+        }
+        self.pace.add_step((self.clock)().saturating_sub(begun));
+    }
+
+    fn pass(&mut self, begun: Duration) -> Result<(), DeviceError> {
+        self.restore()?;
         let turns = self.plan(begun);
+        // Before the pass overwrites what was dropped for it.
+        self.follow_changes()?;
+        if turns.is_empty() && self.is_restoring() {
+            return Ok(());
+        }
         // The book promises it. If it were broken, waiting would be for ever.
         assert!(!turns.is_empty(), "no running sequence can get a cache block");
         self.totals.steps += 1;
         self.totals.rows += self.batch.n_rows() as u64;
-        match self.executor.step(&self.batch, &mut self.logits) {
-            Ok(()) => self.keep(&turns),
-            Err(error) => self.abandon(&Failure::Device(error.to_string())),
-        }
-        self.pace.add_step((self.clock)().saturating_sub(begun));
+        self.executor.step(&self.batch, &mut self.logits)?;
+        self.keep(&turns)?;
+        self.save_some(self.batch.n_rows())
     }
 
     /// Fails every running request and starts over with an empty cache: after a pass that broke
     /// off nobody knows what its blocks hold. Waiting requests stay.
     pub fn abandon(&mut self, failure: &Failure) {
-        self.book = CacheBook::new(self.bounds.blocks);
+        self.forget_cache();
         self.short_of_blocks = false;
         // Taken out before it is told: should a sink panic, the next call goes on with the others.
         while let Some(mut run) = self.running.pop() {
@@ -177,9 +201,12 @@ impl Engine {
         }
     }
 
-    /// Drops every cached block that no running request holds. Says how many.
-    pub fn clear_cache(&mut self) -> usize {
-        self.book.clear()
+    /// Drops every cached block that no running request holds, and removes what this model has on
+    /// disk.
+    pub fn clear_cache(&mut self) -> Cleared {
+        let blocks = self.book.clear();
+        let dropped = self.book.take_changes();
+        Cleared { blocks, disk: self.spill.as_mut().map(|spill| spill.clear(&dropped)) }
     }
 
     /// To be called when idle: proves the books. Should they not balance, which would be a bug of
@@ -189,7 +216,15 @@ impl Engine {
         debug_assert_eq!(faults, None, "the cache books do not balance");
         if faults.is_some() {
             self.totals.book_faults += 1;
-            self.book = CacheBook::new(self.bounds.blocks);
+            self.forget_cache();
+        }
+    }
+
+    /// Starts over with an empty cache in memory. What is on disk stays.
+    fn forget_cache(&mut self) {
+        self.book = CacheBook::new(self.bounds.blocks);
+        if let Some(spill) = &mut self.spill {
+            spill.forget();
         }
     }
 }

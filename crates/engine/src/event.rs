@@ -89,6 +89,8 @@ pub struct Usage {
     pub prompt_tokens: usize,
     /// How many of them came from the prefix cache.
     pub cached_tokens: usize,
+    /// How many of these were brought back from disk.
+    pub disk_tokens: usize,
     /// Why no more of them did. `None`: everything that could be known of it was.
     pub miss: Option<Miss>,
     /// Tokens generated, the stop token included.

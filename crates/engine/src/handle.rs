@@ -5,12 +5,15 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::{Bounds, Engine, Executor, Failure, Limits, Refused, Request, RequestId, Stats};
+use crate::{
+    Bounds, Cleared, DiskOptions, Engine, Executor, Failure, Limits, Refused, Request, RequestId,
+    Stats,
+};
 
 /// A way to one engine. Clones lead to the same one. When the last is dropped, the engine finishes
 /// the answers that somebody still listens to, and its thread ends.
@@ -24,15 +27,9 @@ pub struct Handle {
 enum Command {
     Submit(Box<Request>, Instant),
     ClearCache(Sender<Cleared>),
+    Flush(Sender<()>),
     Shutdown,
     Abort,
-}
-
-/// What [`Handle::clear_cache`] dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cleared {
-    /// Blocks in memory.
-    pub blocks: usize,
 }
 
 /// What the engine's thread and its handles both see.
@@ -49,7 +46,22 @@ struct Shared {
 /// Starts an engine's thread. It sleeps while there is nothing to do.
 pub fn start(executor: Box<dyn Executor>, limits: Limits) -> Handle {
     let origin = Instant::now();
-    let engine = Engine::new(executor, limits, Box::new(move || origin.elapsed()));
+    run(Engine::new(executor, limits, Box::new(move || origin.elapsed())), origin)
+}
+
+/// Like [`start`], with cached blocks kept on disk. Where that is impossible it says so in the log,
+/// once, and serves without.
+pub fn start_with_disk(executor: Box<dyn Executor>, limits: Limits, disk: &DiskOptions) -> Handle {
+    let origin = Instant::now();
+    let mut engine = Engine::new(executor, limits, Box::new(move || origin.elapsed()));
+    if let Err(error) = engine.keep_on_disk(disk) {
+        tracing::warn!(%error, "the prefix cache is not kept on disk");
+    }
+    run(engine, origin)
+}
+
+/// Gives an engine its thread.
+fn run(engine: Engine, origin: Instant) -> Handle {
     let shared = Arc::new(Shared {
         limits: engine.limits(),
         bounds: engine.bounds(),
@@ -119,6 +131,13 @@ impl Handle {
         cleared.recv().map_err(|_| self.gone())
     }
 
+    /// Waits until everything that is cached is on disk, if anything is kept there.
+    pub fn flush(&self) -> Result<(), Refused> {
+        let (sender, done) = channel();
+        self.commands.send(Command::Flush(sender)).map_err(|_| self.gone())?;
+        done.recv().map_err(|_| self.gone())
+    }
+
     /// Why the engine's thread takes no commands.
     fn gone(&self) -> Refused {
         match self.shared.draining.load(Ordering::Acquire) {
@@ -182,6 +201,7 @@ impl Worker {
         loop {
             self.take_commands();
             if self.engine.is_idle() && self.stopping {
+                self.engine.flush();
                 return self.publish();
             }
             let step = catch_unwind(AssertUnwindSafe(|| self.engine.step()));
@@ -203,15 +223,28 @@ impl Worker {
         let ended = self.counted - self.engine.in_flight();
         self.counted -= ended;
         self.shared.in_flight.fetch_sub(ended, Ordering::AcqRel);
+        self.show();
+    }
+
+    fn show(&self) {
         *lock(&self.shared.stats) = self.engine.stats();
     }
 
-    /// Takes what is there. With nothing else to do, sleeps until there is something.
+    /// Takes what is there. With nothing else to do, copies blocks to disk, then sleeps until there
+    /// is something.
     fn take_commands(&mut self) {
-        if self.engine.is_idle() && !self.stopping {
-            match self.commands.recv() {
+        while self.engine.is_idle() && !self.stopping {
+            match self.commands.try_recv() {
                 Ok(command) => self.take(command),
-                Err(_) => self.stopping = true,
+                Err(TryRecvError::Disconnected) => self.stopping = true,
+                Err(TryRecvError::Empty) if self.engine.save_one() => {}
+                Err(TryRecvError::Empty) => {
+                    self.show();
+                    match self.commands.recv() {
+                        Ok(command) => self.take(command),
+                        Err(_) => self.stopping = true,
+                    }
+                }
             }
         }
         while let Ok(command) = self.commands.try_recv() {
@@ -226,9 +259,16 @@ impl Worker {
                 self.engine.submit(*request, at.duration_since(self.origin));
             }
             Command::ClearCache(cleared) => {
-                let blocks = self.engine.clear_cache();
+                let dropped = self.engine.clear_cache();
+                self.show();
                 // Whoever asked may have left.
-                let _ = cleared.send(Cleared { blocks });
+                let _ = cleared.send(dropped);
+            }
+            Command::Flush(done) => {
+                self.engine.flush();
+                self.show();
+                // As above.
+                let _ = done.send(());
             }
             Command::Shutdown => self.stopping = true,
             Command::Abort => {

@@ -2,7 +2,8 @@
 //!
 //! [`Engine`] is ordinary single-threaded code: it admits requests, plans passes, has an
 //! [`Executor`] run them, and keeps what came out. [`Handle`] puts one on a thread of its own.
-//! Nothing here knows a device, a text or a socket, or asks for the time.
+//! Nothing here knows a device, a text or a socket, or asks for the time; files are known to the disk
+//! tier of the cache alone.
 //!
 //! **Invariant:** how requests were queued, batched, cut into chunks or served from the prefix
 //! cache never changes what any of them says.
@@ -22,6 +23,7 @@ mod pass;
 mod plan;
 mod refuse;
 mod request;
+mod restore;
 mod sampler;
 mod seq;
 mod sink;
@@ -29,12 +31,13 @@ mod stats;
 
 // What an executor is handed, so that whoever writes one needs no other crate.
 pub use backend::{BLOCK, Batch, BlockId, DeviceError, Span, TokenId};
+pub use cache::{DiskCleared, DiskError, DiskOptions, DiskStats};
 pub use cost::Cost;
 pub use device::Device;
-pub use engine::{Clock, Engine, Limits};
+pub use engine::{Cleared, Clock, Engine, Limits};
 pub use event::{Event, Failure, Miss, StopReason, TokenLogprob, Usage};
 pub use executor::{Executor, ExecutorShape};
-pub use handle::{Cleared, Handle, start};
+pub use handle::{Handle, start, start_with_disk};
 pub use model::ModelExecutor;
 pub use refuse::{Bounds, Refused};
 pub use request::{Constraint, MAX_ALTERNATIVES, Request, RequestId, Sink};

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use backend::Span;
+use backend::{DeviceError, Span};
 
+use crate::cache::Origin;
 use crate::engine::{Engine, Running};
 use crate::plan::share_rows;
 use crate::seq::Seq;
@@ -33,11 +34,15 @@ impl Engine {
         self.batch.spans.clear();
         self.batch.want.clear();
         self.short_of_blocks = false;
-        let behind = |run: &Running| run.seq.tokens.len() - self.book.len(run.key);
+        let behind = |run: &Running| match run.seq.on_disk.is_empty() {
+            true => run.seq.tokens.len() - self.book.len(run.key),
+            // Waits for blocks from disk, and gets no rows.
+            false => 0,
+        };
         let behind: Vec<usize> = self.running.iter().map(behind).collect();
         let shares = share_rows(&behind, self.limits.rows);
         let mut turns = Vec::new();
-        for (idx, rows) in shares.into_iter().enumerate() {
+        for (idx, rows) in shares.into_iter().enumerate().filter(|(_, rows)| *rows > 0) {
             if self.book.reserve(self.running[idx].key, rows).is_err() {
                 self.short_of_blocks = true;
                 continue;
@@ -90,12 +95,19 @@ impl Engine {
 
     /// Commits the rows of a pass, chooses a token where a sequence has caught up, and lets go of
     /// the sequences that ended.
-    pub(crate) fn keep(&mut self, turns: &[Turn]) {
+    pub(crate) fn keep(&mut self, turns: &[Turn]) -> Result<(), DeviceError> {
         let now = (self.clock)();
         let mut ends: Vec<(usize, End)> = Vec::new();
         for turn in turns {
             let Running { key, seq } = &mut self.running[turn.seq];
+            let origin = match self.book.len(*key) < seq.n_prompt {
+                true => Origin::Prompt,
+                false => Origin::Answer,
+            };
             self.book.commit(*key, turn.rows, &seq.tokens);
+            if let Some(spill) = &mut self.spill {
+                spill.follow(&self.book.take_changes(), origin, &mut *self.executor)?;
+            }
             let done = self.book.len(*key);
             seq.progress(done);
             if done < seq.tokens.len() {
@@ -125,6 +137,7 @@ impl Engine {
             self.book.close(key);
             self.finish(seq, end);
         }
+        Ok(())
     }
 
     fn finish(&mut self, mut seq: Seq, end: End) {

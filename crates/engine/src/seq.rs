@@ -2,10 +2,12 @@
 //!
 //! Not its cache: the book keeps that, under a key.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use backend::TokenId;
 
+use crate::cache::Label;
 use crate::line::Place;
 use crate::sampler::{Draw, SampleError, Sampler};
 use crate::{Event, Miss, Request, StopReason, Usage};
@@ -19,6 +21,10 @@ pub(crate) struct Seq {
     pub tokens: Vec<TokenId>,
     pub n_prompt: usize,
     pub cached_tokens: usize,
+    /// Tokens that were brought back from disk before it started.
+    pub disk_tokens: usize,
+    /// Blocks that are still to be brought back, before it gets any rows.
+    pub on_disk: VecDeque<Label>,
     pub miss: Option<Miss>,
     /// Tokens of the prompt that the receiver knows to be computed.
     told: usize,
@@ -44,6 +50,8 @@ impl Seq {
             n_prompt: tokens.len(),
             tokens,
             cached_tokens: 0,
+            disk_tokens: 0,
+            on_disk: VecDeque::new(),
             miss: None,
             told: 0,
             times: Times { submitted, ..Times::default() },
@@ -118,6 +126,7 @@ impl Seq {
         Usage {
             prompt_tokens: self.n_prompt,
             cached_tokens: self.cached_tokens,
+            disk_tokens: self.disk_tokens,
             miss: self.miss,
             completion_tokens: self.n_generated(),
             queue_ms: ms(self.times.submitted, started),

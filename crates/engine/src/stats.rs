@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::Miss;
+use crate::{DiskStats, Miss};
 
 /// A picture of the engine after its latest step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Stats {
     pub parked: usize,
     /// Cache blocks.
     pub blocks: Blocks,
+    /// What is kept on disk. `None`: nothing is.
+    pub disk: Option<DiskStats>,
     /// How fast it goes.
     pub pace: Pace,
     /// What was done since the start.
@@ -63,6 +65,8 @@ pub struct Totals {
     pub prompt_tokens: u64,
     /// How many of them came from the prefix cache.
     pub cached_tokens: u64,
+    /// Tokens that were brought back from disk, for requests that resume too.
+    pub disk_tokens: u64,
     /// Tokens that were looked up in the prefix cache, by requests that resume too.
     pub prefix_queries: u64,
     /// How many of them were there.

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use backend::reference::Reference;
-use backend::{Backend, TokenId};
+use backend::{BLOCK, Backend, TokenId};
 use common::{Ask, Outcome, assert_books_balance, outcome, run, submit};
 use cpu::{Cpu, Options};
-use hearth_engine::{Engine, ExecutorShape, Limits, ModelExecutor, Sampling};
+use hearth_engine::{DiskOptions, Engine, ExecutorShape, Limits, ModelExecutor, Sampling};
 use models::{Decoder, tiny};
 use weights::Checkpoint;
 
@@ -79,6 +79,27 @@ fn check<B: Backend>(device: impl Fn() -> B, name: &str, expected: &[Outcome]) {
         let outcomes = together(&mut engine(device(), name, chunk, seqs), &asks());
         assert_same(&outcomes, expected, &format!("{name}: {chunk} rows, {seqs} at once"));
     }
+    check_restart(device, name, expected);
+}
+
+/// The first engine computes and keeps, the second finds it on disk.
+fn check_restart<B: Backend>(device: impl Fn() -> B, name: &str, expected: &[Outcome]) {
+    let dir = tempfile::tempdir().unwrap();
+    let started = || {
+        let mut engine = engine(device(), name, 64, 4);
+        let (dir, fingerprint) = (dir.path().to_owned(), [1; 32]);
+        let options = DiskOptions { dir, max_bytes: 1 << 30, min_free_bytes: 0, fingerprint };
+        engine.keep_on_disk(&options).unwrap();
+        engine
+    };
+    let mut first = started();
+    assert_same(&together(&mut first, &asks()), expected, &format!("{name}: kept on disk"));
+    first.flush();
+    drop(first);
+    let mut second = started();
+    assert_same(&together(&mut second, &asks()), expected, &format!("{name}: from disk"));
+    // Two blocks that several begin with, and three of single requests.
+    assert_eq!(second.stats().totals.disk_tokens, 5 * BLOCK as u64);
 }
 
 #[test]

@@ -109,6 +109,7 @@ fn usage_counts_tokens_and_time() {
     let usage = |queue_ms, prefill_ms, cached_tokens, miss| Usage {
         prompt_tokens: 70,
         cached_tokens,
+        disk_tokens: 0,
         miss,
         completion_tokens: 5,
         queue_ms,

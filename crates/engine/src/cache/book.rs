@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use backend::{BLOCK, BlockId, TokenId};
 
-use super::{Charge, pool::Pool, prefix::PrefixIndex};
+use super::{Charge, pool::Pool, prefix::PrefixIndex, spill::Change};
 use crate::{Blocks, Miss};
 
 /// No room now. Whoever asked waits until others have finished.
@@ -127,6 +127,11 @@ impl CacheBook {
         let next = blocks.get(n_known)?;
         let parent = n_known.checked_sub(1).map(|last| seq.blocks[last]);
         self.index.miss(parent, next, n_known)
+    }
+
+    /// Everything that was published or dropped since the last call, in order.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        self.index.take_changes()
     }
 
     /// Drops all cached blocks. Says how many.

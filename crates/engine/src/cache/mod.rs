@@ -7,11 +7,16 @@
 
 mod book;
 mod charge;
+mod disk;
 mod ghosts;
 mod pool;
 mod prefix;
+mod spill;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use book::{CacheBook, SeqKey};
 pub(crate) use charge::Charge;
+pub(crate) use disk::Label;
+pub use disk::{DiskCleared, DiskError, DiskOptions, DiskStats};
+pub(crate) use spill::{Origin, Spill};

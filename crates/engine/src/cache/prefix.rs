@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use backend::{BLOCK, BlockId, TokenId};
 
 use super::ghosts::Ghosts;
+use super::spill::Change;
 use crate::Miss;
 
 /// Full blocks, each under its tokens and the block before it.
@@ -25,6 +26,8 @@ pub(super) struct PrefixIndex {
     n_pinned: usize,
     max_pinned: usize,
     ghosts: Ghosts,
+    /// What happened since somebody asked, in order.
+    changes: Vec<Change>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +69,7 @@ impl PrefixIndex {
             n_pinned: 0,
             max_pinned,
             ghosts: Ghosts::new(4 * n_blocks),
+            changes: Vec::new(),
         }
     }
 
@@ -111,6 +115,12 @@ impl PrefixIndex {
         }
         let node = Node { key, chain, n_children: 0, idle: Idle::InUse, rank: Rank::Plain };
         self.nodes[block as usize] = Some(node);
+        self.changes.push(Change::Published { block, parent, tokens: *tokens });
+    }
+
+    /// Everything that was published or dropped since the last call.
+    pub(super) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
     }
 
     pub(super) fn contains(&self, block: BlockId) -> bool {
@@ -173,6 +183,7 @@ impl PrefixIndex {
         let node = self.nodes[block as usize].take()?;
         self.by_key.remove(&node.key);
         self.ghosts.remember(node.chain);
+        self.changes.push(Change::Dropped(block));
         self.n_pinned -= usize::from(node.rank == Rank::Pinned);
         if let Some(parent) = node.key.parent
             && let Some(node) = &mut self.nodes[parent as usize]

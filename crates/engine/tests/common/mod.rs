@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use backend::{BLOCK, Batch, DeviceError, TokenId};
+use backend::{BLOCK, Batch, BlockId, DeviceError, TokenId};
 use hearth_engine::{
     Answer, Constraint, Engine, Event, Executor, ExecutorShape, Failure, Limits, Request, Sampling,
     StopReason, TokenLogprob, Usage, answer,
@@ -15,10 +15,15 @@ use hearth_engine::{
 
 pub const VOCAB: usize = 24;
 
+/// Bytes of a cell that was copied out.
+const CELL: usize = 4 + size_of::<usize>();
+
 /// Tokens and positions, where a real model keeps keys and values.
 pub struct Toy {
     pub shape: ExecutorShape,
     pub max_positions: usize,
+    /// Bytes that a block has beside its cells.
+    padding: usize,
     cells: Vec<(TokenId, usize)>,
     /// What goes wrong, and in which pass.
     accident: Option<(usize, Accident)>,
@@ -38,10 +43,16 @@ impl Toy {
         Toy {
             shape: ExecutorShape { n_blocks, max_rows: 512, max_want: 64 },
             max_positions: 1 << 20,
+            padding: 0,
             cells: vec![never; n_blocks * BLOCK],
             accident: None,
             n_passes: 0,
         }
+    }
+
+    /// Its blocks take as many bytes as those of a large model.
+    pub fn with_padding(n_blocks: usize, padding: usize) -> Toy {
+        Toy { padding, ..Toy::new(n_blocks) }
     }
 
     /// Goes wrong in one pass, the first being number 1.
@@ -101,6 +112,29 @@ impl Executor for Toy {
                 Ok(())
             }
         }
+    }
+
+    fn block_bytes(&self) -> usize {
+        CELL * BLOCK + self.padding
+    }
+
+    fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+        let cells = &self.cells[block as usize * BLOCK..][..BLOCK];
+        for (out, (token, at)) in out.chunks_exact_mut(CELL).zip(cells) {
+            out[..4].copy_from_slice(&token.to_le_bytes());
+            out[4..].copy_from_slice(&at.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
+        assert_eq!(bytes.len(), self.block_bytes());
+        let cells = &mut self.cells[block as usize * BLOCK..][..BLOCK];
+        for ((token, at), bytes) in cells.iter_mut().zip(bytes.chunks_exact(CELL)) {
+            *token = TokenId::from_le_bytes(bytes[..4].try_into().unwrap());
+            *at = usize::from_le_bytes(bytes[4..].try_into().unwrap());
+        }
+        Ok(())
     }
 }
 

@@ -170,12 +170,10 @@ unsafe fn fours(rows: &Rows<'_>, row: usize, at: usize) -> __m512i {
     // SAFETY: this function's contract; sixteen bytes are readable at each place, and these loads
     // need no alignment.
     unsafe {
-        let x = _mm512_castsi128_si512(_mm_loadu_si128(rows.at::<16>(row, at).cast()));
-        let next = _mm_loadu_si128(rows.at::<16>(row + 4, at).cast());
-        let x = _mm512_inserti32x4::<1>(x, next);
-        let next = _mm_loadu_si128(rows.at::<16>(row + 8, at).cast());
-        let x = _mm512_inserti32x4::<2>(x, next);
-        let next = _mm_loadu_si128(rows.at::<16>(row + 12, at).cast());
-        _mm512_inserti32x4::<3>(x, next)
+        let load = |row| _mm_loadu_si128(rows.at::<16>(row, at).cast());
+        let low = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load(row)), load(row + 4));
+        let high =
+            _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load(row + 8)), load(row + 12));
+        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
     }
 }

@@ -18,27 +18,27 @@ pub(crate) fn f16_to_f32(x: u16) -> f32 {
 
 /// E4M3: no infinities, all ones is not a number. Works as [`f16_to_f32`] does.
 #[inline(always)]
-pub(crate) fn e4m3_to_f32(x: u8) -> f32 {
-    let magnitude = u32::from(x & 0x7f) << 20;
+pub(crate) const fn e4m3_to_f32(x: u8) -> f32 {
+    let magnitude = ((x & 0x7f) as u32) << 20;
     let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 120) << 23)).to_bits();
     let bits = if x & 0x7f == 0x7f { f32::NAN.to_bits() } else { finite };
-    f32::from_bits(u32::from(x >> 7) << 31 | bits)
+    f32::from_bits(((x >> 7) as u32) << 31 | bits)
 }
 
 /// E8M0: a power of two by its biased exponent; 255 is not a number.
 #[inline(always)]
-pub(crate) fn e8m0_to_f32(x: u8) -> f32 {
+pub(crate) const fn e8m0_to_f32(x: u8) -> f32 {
     match x {
         0 => f32::from_bits(1 << 22),
         255 => f32::NAN,
-        _ => f32::from_bits(u32::from(x) << 23),
+        _ => f32::from_bits((x as u32) << 23),
     }
 }
 
 /// `2^(x - 128)`: half of E8M0 as llama.cpp reads it, for which 255 is a number like any other.
 #[inline(always)]
-pub(crate) fn half_of_e8m0(x: u8) -> f32 {
-    if x < 2 { f32::from_bits(0x0020_0000 << x) } else { f32::from_bits(u32::from(x - 1) << 23) }
+pub(crate) const fn half_of_e8m0(x: u8) -> f32 {
+    if x < 2 { f32::from_bits(0x0020_0000 << x) } else { f32::from_bits(((x - 1) as u32) << 23) }
 }
 
 /// The little-endian f16 at byte `at`.

@@ -212,8 +212,9 @@ impl Work<'_> {
                 for piece in pieces(outputs, matrix.cols, CODE_COLS) {
                     let source = Source { matrix, piece: &piece };
                     let x = &input.rounded[row * stride + piece.cols.start / GROUP..];
-                    if let (Some(multiply_row), [sums]) = (kernels.multiply_row, &mut sums[..]) {
-                        multiply_row(source, x, codes, sums);
+                    let few = kernels.few_rows.as_ref().filter(|few| sums.len() <= few.most);
+                    if let Some(few) = few {
+                        (few.multiply)(source, x, stride, codes, sums);
                     } else {
                         (kernels.unpack_codes)(source, codes);
                         (kernels.dot_codes)(codes, x, stride, sums);

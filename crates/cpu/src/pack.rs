@@ -185,6 +185,24 @@ impl<C> Out<'_, C> {
         self.codes.take(line, codes);
     }
 
+    /// All lines of a run of 32 columns. Spelt out, because a loop with a body as long as some takers
+    /// have would stay a loop, and registers cannot be counted through.
+    #[inline(always)]
+    fn run<W: Words>(&mut self, run: usize, codes: [W; 8])
+    where
+        C: Codes<W>,
+    {
+        let [a, b, c, d, e, f, g, h] = codes;
+        self.codes(8 * run, a);
+        self.codes(8 * run + 1, b);
+        self.codes(8 * run + 2, c);
+        self.codes(8 * run + 3, d);
+        self.codes(8 * run + 4, e);
+        self.codes(8 * run + 5, f);
+        self.codes(8 * run + 6, g);
+        self.codes(8 * run + 7, h);
+    }
+
     #[inline(always)]
     fn scale<W: Words>(&mut self, group: usize, scale: W::Floats) {
         W::put_floats(scale, &mut self.scales[group], self.lane);

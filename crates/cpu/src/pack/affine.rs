@@ -54,7 +54,7 @@ impl<const BITS: usize, const RUNS: usize> Format for Affine<BITS, RUNS> {
     #[inline(always)]
     fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
         for run in 0..RUNS {
-            codes::<W, BITS>(rows, at + 4 * BITS * run, 8 * run, out);
+            run_of::<W, BITS>(rows, at + 4 * BITS * run, 8 * run, out);
         }
     }
 }
@@ -111,7 +111,7 @@ fn put<W: Words, const RUNS: usize>(
 
 /// 32 codes of `BITS` bits.
 #[inline(always)]
-fn codes<W: Words, const BITS: usize>(
+fn run_of<W: Words, const BITS: usize>(
     rows: &Side<'_, W>,
     at: usize,
     first_line: usize,
@@ -128,12 +128,23 @@ fn codes<W: Words, const BITS: usize>(
             }
         }
     }
-    for line in 0..8 {
-        let (word, bit) = (line * 4 * BITS / 32, (line * 4 * BITS % 32) as u32);
-        let mut field = words[word].shr(bit);
-        if bit as usize + 4 * BITS > 32 {
-            field = field.or(words[word + 1].shl(32 - bit));
-        }
-        out.codes(first_line + line, spread::<W, BITS>(field));
+    // Spelt out for the reason that `Out::run` has, and each line at once, because words and codes
+    // together would not fit the registers.
+    macro_rules! lines {
+        ($($line:literal)*) => {
+            $(out.codes(first_line + $line, line_of::<W, BITS>(&words, $line));)*
+        };
     }
+    lines!(0 1 2 3 4 5 6 7);
+}
+
+/// Codes `4 * line..4 * line + 4` of a run.
+#[inline(always)]
+fn line_of<W: Words, const BITS: usize>(words: &[W; 8], line: usize) -> W {
+    let (word, bit) = (line * 4 * BITS / 32, (line * 4 * BITS % 32) as u32);
+    let mut field = words[word].shr(bit);
+    if bit as usize + 4 * BITS > 32 {
+        field = field.or(words[word + 1].shl(32 - bit));
+    }
+    spread::<W, BITS>(field)
 }

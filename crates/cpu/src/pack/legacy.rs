@@ -11,17 +11,13 @@ const IQ4_NL: [u8; 16] = [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 1
 
 #[inline(always)]
 pub(super) fn q4_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
-    for (line, codes) in nibbles(rows, at + 2).into_iter().enumerate() {
-        out.codes(line, codes);
-    }
+    out.run(0, nibbles(rows, at + 2));
     out.scale::<W>(0, rows.word(at).f16());
 }
 
 #[inline(always)]
 pub(super) fn q4_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
-    for (line, codes) in nibbles(rows, at + 4).into_iter().enumerate() {
-        out.codes(line, codes);
-    }
+    out.run(0, nibbles(rows, at + 4));
     scale_and_min(rows.word(at), out);
 }
 
@@ -39,19 +35,18 @@ pub(super) fn q5_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, im
 
 #[inline(always)]
 pub(super) fn q8_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
-    for half in 0..2 {
-        for (line, codes) in rows.quad(at + 2 + 16 * half).into_iter().enumerate() {
-            out.codes(4 * half + line, codes.xor(0x8080_8080));
-        }
+    let ([a, b, c, d], [e, f, g, h]) = (rows.quad(at + 2), rows.quad(at + 18));
+    let mut codes = [a, b, c, d, e, f, g, h];
+    for codes in &mut codes {
+        *codes = codes.xor(0x8080_8080);
     }
+    out.run(0, codes);
     out.scale::<W>(0, rows.half(at).f16());
 }
 
 #[inline(always)]
 pub(super) fn iq4_nl<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
-    for (line, codes) in nibbles(rows, at + 2).into_iter().enumerate() {
-        out.codes(line, codes.lookup(&IQ4_NL));
-    }
+    out.run(0, look_up(nibbles(rows, at + 2), &IQ4_NL));
     out.scale::<W>(0, rows.half(at).f16());
 }
 
@@ -62,6 +57,16 @@ pub(super) fn nibbles<W: Words>(rows: &Side<'_, W>, at: usize) -> [W; 8] {
     let mut nibbles = [a, b, c, d, a.shr(4), b.shr(4), c.shr(4), d.shr(4)];
     for nibbles in &mut nibbles {
         *nibbles = nibbles.and(LOW_NIBBLES);
+    }
+    nibbles
+}
+
+/// Every nibble by its value in a table. A loop, because a closure would not be compiled for the
+/// instruction set.
+#[inline(always)]
+pub(super) fn look_up<W: Words>(mut nibbles: [W; 8], table: &[u8; 16]) -> [W; 8] {
+    for nibbles in &mut nibbles {
+        *nibbles = nibbles.lookup(table);
     }
     nibbles
 }
@@ -79,11 +84,13 @@ fn five_bits<W: Words>(nibbles: [W; 8], fifths: W, out: &mut Out<'_, impl Codes<
     // two exchanges of position bits make them i1 i0 j0 j2 j1.
     let fifths = exchange(fifths, 14, 0x0000_cccc);
     let fifths = exchange(fifths, 7, 0x00aa_00aa);
-    for (line, nibbles) in nibbles.into_iter().enumerate() {
+    let mut codes = nibbles;
+    for (line, codes) in codes.iter_mut().enumerate() {
         let place = (line as u32 & 1) << 2 | line as u32 >> 1;
         let fifth = if place < 4 { fifths.shl(4 - place) } else { fifths.shr(place - 4) };
-        out.codes(line, nibbles.or(fifth.and(0x1010_1010)));
+        *codes = codes.or(fifth.and(0x1010_1010));
     }
+    out.run(0, codes);
 }
 
 /// Exchanges the bits of `mask` with those `distance` above them.

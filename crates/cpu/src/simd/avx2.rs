@@ -36,7 +36,7 @@ static KERNELS: Kernels = Kernels {
     unpack_codes: |source, panel| with_format(source.matrix.packing, Unpack(source, panel)),
     // SAFETY: as above.
     unpack_floats: |source, panel| unsafe { unpack_floats(source, panel) },
-    multiply_row: None,
+    few_rows: None,
     // SAFETY: as above.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.

@@ -5,13 +5,14 @@
 
 #![allow(clippy::needless_range_loop, reason = "one index walks registers and slices together")]
 
+mod few_rows;
+
 use std::arch::x86_64::*;
 
 use super::words::avx512::Words16;
-use super::{Available, Isa, Kernels, Side, avx2, generic, ops_avx512};
+use super::{Available, Isa, Kernels, avx2, generic, ops_avx512};
 use crate::pack::{
-    CodePanel, Codes, Coding, FloatPanel, Format, Group, LANES, Level, Numbers, Out, Source, Taker,
-    Visitor, each_block, fill_codes, with_format,
+    CodePanel, FloatPanel, Format, Group, LANES, Level, Source, Visitor, fill_codes, with_format,
 };
 use crate::rounded::{GROUP, Rounded};
 
@@ -40,9 +41,7 @@ static KERNELS: Kernels = Kernels {
     unpack_codes: |source, panel| with_format(source.matrix.packing, Unpack(source, panel)),
     // SAFETY: as above.
     unpack_floats: |source, panel| unsafe { avx2::unpack_floats(source, panel) },
-    multiply_row: Some(|source, x, panel, acc| {
-        with_format(source.matrix.packing, Multiply(source, x, panel, acc));
-    }),
+    few_rows: Some(few_rows::FEW_ROWS),
     // SAFETY: as above.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes(panel, x, stride, acc) },
     // SAFETY: as above.
@@ -100,103 +99,6 @@ fn unpack(format: impl Format, source: Source<'_>, panel: &mut CodePanel) {
     // SAFETY: this function is compiled for what the words need.
     let isa = unsafe { Available::<Words16>::promise() };
     fill_codes(isa, format, source, panel);
-}
-
-/// Multiplies one row with whatever format a matrix has.
-struct Multiply<'a>(Source<'a>, &'a [Rounded], &'a mut CodePanel, &'a mut [f32; LANES]);
-
-impl Visitor for Multiply<'_> {
-    #[inline]
-    fn visit<F: Format>(self, format: F) {
-        let Multiply(source, x, panel, acc) = self;
-        // SAFETY: used by the table of kernels alone, which needs these instructions.
-        unsafe {
-            if F::COLS == GROUP * F::GROUPS && F::GROUPS <= MAX_RUNS {
-                multiply_row(format, source, x, panel, acc);
-            } else {
-                unpack(format, source, panel);
-                dot_codes(panel, x, x.len(), std::slice::from_mut(acc));
-            }
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn multiply_row(
-    format: impl Format,
-    source: Source<'_>,
-    x: &[Rounded],
-    panel: &mut CodePanel,
-    acc: &mut [f32; LANES],
-) {
-    // SAFETY: this function is compiled for what the words need.
-    let isa = unsafe { Available::<Words16>::promise() };
-    let mut row = Row { x, coding: panel.coding, sums: load_f32(acc) };
-    each_block(isa, format, source, (&mut panel.scales, &mut panel.mins), &mut row);
-    store_f32(acc, row.sums);
-}
-
-/// Most runs of a block that are multiplied without writing them down. A long block's products would
-/// not fit the registers.
-const MAX_RUNS: usize = 4;
-
-/// A row of activations, multiplied with codes as they come.
-struct Row<'a> {
-    x: &'a [Rounded],
-    coding: Coding,
-    sums: __m512,
-}
-
-/// The integer dot products of runs of 32 columns.
-struct Dots<'a> {
-    x: &'a [Rounded],
-    dots: [__m512i; MAX_RUNS],
-}
-
-impl Codes<Words16> for Dots<'_> {
-    #[inline(always)]
-    fn take(&mut self, line: usize, codes: Words16) {
-        // Said like this, the one run of most formats stays in a register.
-        let run = if self.x.len() == 1 { 0 } else { line / 8 };
-        let x = self.x[run].codes.as_chunks::<4>().0[line % 8].map(|x| x as u8);
-        // SAFETY: there are words of sixteen rows, and only `multiply_row` makes a `Dots`.
-        self.dots[run] = unsafe {
-            let x = _mm512_set1_epi32(i32::from_le_bytes(x));
-            _mm512_dpbusd_epi32(self.dots[run], codes.0, x)
-        };
-    }
-}
-
-impl Taker<Words16> for Row<'_> {
-    #[inline(always)]
-    fn block<F: Format>(
-        &mut self,
-        format: F,
-        rows: &Side<'_, Words16>,
-        (i, lane): (usize, usize),
-        (scales, mins): Numbers<'_>,
-    ) {
-        let x = &self.x[i * (F::COLS / GROUP)..][..F::COLS / GROUP];
-        // SAFETY: only `multiply_row` makes a `Row`.
-        let dots = [unsafe { _mm512_setzero_si512() }; MAX_RUNS];
-        let mut out = Out { codes: Dots { x, dots }, scales, mins, lane };
-        format.block(rows, i * F::BYTES, &mut out);
-        for (run, group) in x.iter().enumerate() {
-            // SAFETY: as above.
-            unsafe {
-                let mut dot = out.codes.dots[run];
-                if let Level::Zero(zero) = self.coding.level {
-                    dot = _mm512_add_epi32(dot, _mm512_set1_epi32(-zero * group.sum));
-                }
-                let scale = _mm512_mul_ps(load_f32(&out.scales[run]), _mm512_set1_ps(group.scale));
-                self.sums = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, self.sums);
-                if self.coding.level == Level::Min {
-                    let weighted = _mm512_set1_ps(group.weighted);
-                    self.sums = _mm512_fmadd_ps(load_f32(&out.mins[run]), weighted, self.sums);
-                }
-            }
-        }
-    }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]

@@ -58,8 +58,17 @@ pub enum Isa {
     NeonI8mm,
 }
 
-/// See [`Kernels::multiply_row`].
-type MultiplyRow = fn(Source<'_>, &[Rounded], &mut CodePanel, &mut [f32; LANES]);
+/// A way to multiply a few rows of activations with a piece of a weight while it is unpacked.
+pub(crate) struct FewRows {
+    /// Rows it takes, at most.
+    pub(crate) most: usize,
+    /// What `unpack_codes` and then `dot_codes` do, without writing the codes down. Of the panel it
+    /// uses the coding, the scales and the minimums.
+    pub(crate) multiply: MultiplyRows,
+}
+
+/// See [`FewRows::multiply`]. Row `r` of the activations starts at group `r` times the number.
+type MultiplyRows = fn(Source<'_>, &[Rounded], usize, &mut CodePanel, &mut [[f32; LANES]]);
 
 /// The inner loops of one instruction set.
 pub(crate) struct Kernels {
@@ -75,9 +84,8 @@ pub(crate) struct Kernels {
     pub(crate) unpack_codes: fn(Source<'_>, &mut CodePanel),
     /// Widens a piece of any matrix, and asks for bytes of the rows below.
     pub(crate) unpack_floats: fn(Source<'_>, &mut FloatPanel),
-    /// What `unpack_codes` and then `dot_codes` do, for one row of activations and without writing
-    /// the codes down, where that is faster. Of the panel it uses the scales and minimums.
-    pub(crate) multiply_row: Option<MultiplyRow>,
+    /// Where it is faster to multiply while unpacking.
+    pub(crate) few_rows: Option<FewRows>,
     /// Adds to every `acc[row]` the product of one row of activations with a panel. Row `r` starts
     /// at group `r * stride`.
     ///

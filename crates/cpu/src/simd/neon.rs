@@ -31,7 +31,7 @@ pub(super) use self::registers::{all_f32, multiply_add, widen};
 use self::registers::{load_f32, store_u16};
 use self::row::Multiply;
 use super::words::neon::Words4;
-use super::{Available, Isa, Kernels, generic, ops_neon, scalar};
+use super::{Available, FewRows, Isa, Kernels, generic, ops_neon, scalar};
 use crate::pack::{
     CodePanel, Format, LANES, Source, Visitor, fill_codes, fill_floats, with_format,
 };
@@ -46,7 +46,7 @@ const BASE: Kernels = Kernels {
     unpack_floats: |source, panel| {
         fill_floats(source, panel, generic::interleave_floats);
     },
-    multiply_row: None,
+    few_rows: None,
     dot_codes,
     dot_floats: floats::dot_floats,
     ops: &ops_neon::OPS,
@@ -56,8 +56,8 @@ static NEON: Kernels = BASE;
 
 static DOTPROD: Kernels = Kernels {
     isa: Isa::NeonDotprod,
-    multiply_row: Some(|source, x, panel, acc| {
-        let job = (source, x, panel, acc);
+    few_rows: one_row(|source, x, _, panel, acc| {
+        let job = (source, x, panel, &mut acc[0]);
         with_format(source.matrix.packing, Multiply::<Signed<128>>(job, PhantomData));
     }),
     // SAFETY: this table is reached through `kernels` alone, which found the instructions.
@@ -67,14 +67,21 @@ static DOTPROD: Kernels = Kernels {
 
 static I8MM: Kernels = Kernels {
     isa: Isa::NeonI8mm,
-    multiply_row: Some(|source, x, panel, acc| {
-        let job = (source, x, panel, acc);
+    few_rows: one_row(|source, x, _, panel, acc| {
+        let job = (source, x, panel, &mut acc[0]);
         with_format(source.matrix.packing, Multiply::<Mixed>(job, PhantomData));
     }),
     // SAFETY: as above.
     dot_codes: |panel, x, stride, acc| unsafe { dot_codes_i8mm(panel, x, stride, acc) },
     ..BASE
 };
+
+/// A way to multiply one row; more go through a panel.
+const fn one_row(
+    multiply: fn(Source<'_>, &[Rounded], usize, &mut CodePanel, &mut [[f32; LANES]]),
+) -> Option<FewRows> {
+    Some(FewRows { most: 1, multiply })
+}
 
 /// The tables of this machine, slowest first.
 pub(super) fn kernels() -> [Option<&'static Kernels>; 3] {

@@ -13,7 +13,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     unpack_floats: |source, panel| {
         fill_floats(source, panel, generic::interleave_floats);
     },
-    multiply_row: None,
+    few_rows: None,
     dot_codes: |panel, x, stride, acc| generic::dot_codes(panel, x, stride, acc),
     dot_floats: |panel, x, stride, acc| generic::dot_floats(panel, x, stride, acc),
     ops: &ops_scalar::OPS,

@@ -53,6 +53,7 @@ impl Engine {
             let charge = Charge::new(next.tokens.len(), left, self.bounds.longest());
             let Ok(key) = self.book.open(&next.tokens, charge, next.request.pin) else { break };
             let Some(seq) = self.line.pop() else { break };
+            self.totals.resumed += u64::from(seq.times.started.is_some());
             self.totals.prefix_queries += seq.tokens.len() as u64;
             self.totals.prefix_hits += self.book.len(key) as u64;
             let at = self.running.partition_point(|run| run.seq.place < seq.place);

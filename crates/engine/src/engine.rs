@@ -12,6 +12,7 @@ use crate::cache::{CacheBook, DiskCleared, SeqKey, Spill};
 use crate::line::Line;
 use crate::sampler::Sampler;
 use crate::seq::Seq;
+use crate::tempo::{Tempo, Work};
 use crate::{Bounds, Event, Executor, Failure, Pace, Request, Stats, Totals};
 
 /// What the engine asks for the time, a few times per step. Any origin will do.
@@ -50,6 +51,9 @@ pub struct Engine {
     /// A running sequence found no room in the last pass, so nobody new comes in.
     pub(crate) short_of_blocks: bool,
     pub(crate) batch: Batch,
+    /// What `batch` is, to the model of what it takes.
+    pub(crate) work: Work,
+    pub(crate) tempo: Tempo,
     pub(crate) logits: Vec<f32>,
     pub(crate) n_arrived: u64,
     pub(crate) pace: Pace,
@@ -73,7 +77,7 @@ pub(crate) struct Running {
 
 impl Engine {
     /// An idle engine. `limits` are cut to what `executor` can do, and `limits.seqs` to
-    /// `limits.rows`, so that every running sequence gets a row in every pass.
+    /// `limits.rows`, so that every answer that is flowing gets its row in every pass.
     pub fn new(executor: Box<dyn Executor>, limits: Limits, clock: Clock) -> Engine {
         let shape = executor.shape();
         let rows = limits.rows.min(shape.max_rows).max(1);
@@ -92,6 +96,8 @@ impl Engine {
             running: Vec::new(),
             short_of_blocks: false,
             batch: Batch::default(),
+            work: Work::default(),
+            tempo: Tempo::default(),
             logits: Vec::new(),
             n_arrived: 0,
             pace: Pace::default(),
@@ -168,13 +174,16 @@ impl Engine {
         if turns.is_empty() && self.is_restoring() {
             return Ok(());
         }
-        // The book promises it. If it were broken, waiting would be for ever.
+        // The oldest gets a row, see `park.rs`. If that were broken, waiting would be for ever.
         assert!(!turns.is_empty(), "no running sequence can get a cache block");
         self.totals.steps += 1;
         self.totals.rows += self.batch.n_rows() as u64;
+        let begun = (self.clock)();
         self.executor.step(&self.batch, &mut self.logits)?;
         self.keep(&turns)?;
-        self.save_some(self.batch.n_rows())
+        self.save_some(self.batch.n_rows())?;
+        self.tempo.learn(self.work, (self.clock)().saturating_sub(begun));
+        Ok(())
     }
 
     /// Fails every running request and starts over with an empty cache: after a pass that broke

@@ -19,6 +19,7 @@ mod handle;
 mod line;
 mod model;
 mod pace;
+mod park;
 mod pass;
 mod plan;
 mod refuse;
@@ -26,8 +27,10 @@ mod request;
 mod restore;
 mod sampler;
 mod seq;
+mod share;
 mod sink;
 mod stats;
+mod tempo;
 
 // What an executor is handed, so that whoever writes one needs no other crate.
 pub use backend::{BLOCK, Batch, BlockId, DeviceError, Span, TokenId};

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use backend::{DeviceError, Span};
+use backend::{BLOCK, DeviceError, Span};
 
 use crate::cache::Origin;
 use crate::engine::{Engine, Running};
-use crate::plan::share_rows;
 use crate::seq::Seq;
-use crate::{Event, Failure, StopReason};
+use crate::tempo::Work;
+use crate::{Event, Failure, Miss, StopReason};
 
 /// One sequence's share of a pass.
 pub(crate) struct Turn {
@@ -33,35 +33,40 @@ impl Engine {
         self.batch.tokens.clear();
         self.batch.spans.clear();
         self.batch.want.clear();
+        self.work = Work::default();
         self.short_of_blocks = false;
-        let behind = |run: &Running| match run.seq.on_disk.is_empty() {
-            true => run.seq.tokens.len() - self.book.len(run.key),
-            // Waits for blocks from disk, and gets no rows.
-            false => 0,
-        };
-        let behind: Vec<usize> = self.running.iter().map(behind).collect();
-        let shares = share_rows(&behind, self.limits.rows);
+        self.take_over();
+        let shares = self.shares();
+        self.totals.prefix_waits += shares.n_waiting as u64;
         let mut turns = Vec::new();
-        for (idx, rows) in shares.into_iter().enumerate().filter(|(_, rows)| *rows > 0) {
-            if self.book.reserve(self.running[idx].key, rows).is_err() {
-                self.short_of_blocks = true;
+        for (idx, rows) in shares.rows.into_iter().enumerate() {
+            // Whoever comes late in the order may have been parked for one before.
+            if rows == 0 || idx >= self.running.len() {
                 continue;
             }
-            self.start(idx, now);
-            turns.push(self.add_span(idx, rows));
+            let rows = self.make_room(idx, rows);
+            if rows > 0 {
+                self.start(idx, now);
+                turns.push(self.add_span(idx, rows));
+            }
         }
         turns
     }
 
     /// Notes and tells that a sequence gets its first rows.
     fn start(&mut self, idx: usize, now: Duration) {
-        let Running { key, seq } = &mut self.running[idx];
-        if seq.times.started.is_some() {
+        if self.running[idx].seq.times.started.is_some() {
             return;
         }
+        let in_progress = self.is_in_progress(idx);
+        let Running { key, seq } = &mut self.running[idx];
+        let done = self.book.len(*key);
         seq.times.started = Some(now);
-        seq.cached_tokens = self.book.len(*key);
-        seq.miss = self.book.miss(*key, &seq.tokens);
+        seq.cached_tokens = done;
+        seq.miss = match in_progress {
+            true => Some(Miss::InProgress { block: done / BLOCK }),
+            false => self.book.miss(*key, &seq.tokens),
+        };
         self.totals.prompt_tokens += seq.n_prompt as u64;
         self.totals.cached_tokens += seq.cached_tokens as u64;
         if let Some(miss) = seq.miss {
@@ -82,6 +87,7 @@ impl Engine {
             start,
             blocks: self.book.blocks(*key).to_vec(),
         });
+        self.work.add(start, rows);
         let of_prompt = seq.n_prompt.saturating_sub(start).min(rows);
         self.totals.prompt_rows += of_prompt as u64;
         self.totals.answer_rows += (rows - of_prompt) as u64;

@@ -75,7 +75,7 @@ impl Engine {
             return Ok(());
         };
         let at = self.book.len(*key) / BLOCK;
-        if self.book.reserve(*key, BLOCK).is_err() {
+        if self.book.reserve(*key, BLOCK) < BLOCK {
             seq.on_disk.clear();
             return Ok(());
         }

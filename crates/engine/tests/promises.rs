@@ -4,8 +4,11 @@
 
 mod common;
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use common::*;
-use hearth_engine::{Answer, Sampling, Xtc};
+use hearth_engine::{Answer, Failure, Limits, Sampling, Xtc};
 use proptest::prelude::*;
 
 /// What happens to an engine, in order.
@@ -55,15 +58,19 @@ fn asks() -> impl Strategy<Value = Ask> {
     let logprobs = prop::option::of(0..4usize);
     let steps = prop::option::weighted(0.2, Just(SmallSteps { last: 0 }));
     let max_tokens = prop_oneof![3 => 0..80usize, 1 => Just(100_000)];
-    (prompts(), max_tokens, samplings(), stops, (logprobs, steps)).prop_map(
-        |(prompt, max_tokens, sampling, stop_tokens, (logprobs, small_steps))| Ask {
+    let timeout = prop::option::weighted(0.1, (0..60u64).prop_map(Duration::from_millis));
+    let order = (-1..2i32, timeout, 0..100usize);
+    (prompts(), max_tokens, samplings(), stops, (logprobs, steps), order).prop_map(
+        |(prompt, max_tokens, sampling, stop_tokens, (logprobs, small_steps), order)| Ask {
             prompt,
             max_tokens,
             sampling,
             stop_tokens,
             logprobs,
             small_steps,
-            ..Ask::greedy(&[], 0)
+            priority: order.0,
+            timeout: order.1,
+            pin: order.2,
         },
     )
 }
@@ -78,7 +85,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_answer_is_that_of_the_request_alone(
@@ -86,14 +93,17 @@ proptest! {
         rows in prop::sample::select(vec![1usize, 3, 8, 31, 64, 512]),
         seqs in 1..9usize,
         n_blocks in prop::sample::select(vec![5usize, 7, 12, 40]),
+        stall in prop::option::of(0..5000u64),
     ) {
         let context = 230;
-        let mut engine = engine(Toy::new(n_blocks), limits(rows, seqs, context));
+        let limits = Limits { stall_target: stall.map(Duration::from_micros), ..limits(rows, seqs, context) };
+        let (mut engine, now) = Timed::engine(n_blocks, limits);
         let mut listeners: Vec<(Ask, Option<Answer>)> = Vec::new();
         for happening in happenings {
             match happening {
                 Happening::Arrival(ask) => {
-                    let answer = submit(&mut engine, &ask);
+                    let at = Duration::from_micros(now.load(Ordering::Relaxed));
+                    let answer = submit_at(&mut engine, &ask, at);
                     listeners.push((ask, Some(answer)));
                 }
                 Happening::Departure(_) if listeners.is_empty() => {}
@@ -108,11 +118,24 @@ proptest! {
             }
         }
         run(&mut engine);
+        let stats = engine.stats();
+        prop_assert_eq!((stats.running, stats.waiting, stats.parked), (0, 0, 0));
+        let totals = stats.totals;
+        prop_assert_eq!(totals.done + totals.cancelled + totals.failed, listeners.len() as u64);
+        prop_assert_eq!(totals.failed, totals.queue_timeouts + totals.run_timeouts);
+        prop_assert_eq!(totals.rows, totals.prompt_rows + totals.answer_rows);
         for (ask, answer) in listeners {
             let Some(answer) = answer else { continue };
-            let expected = alone(&ask, n_blocks, context);
             let found = outcome(answer);
-            prop_assert_eq!(found.said(), expected.said(), "{:?}", ask);
+            let timed_out = matches!(found.end, End::Failed(Failure::TimedOut { .. }));
+            let expected = alone(&Ask { timeout: None, ..ask.clone() }, n_blocks, context);
+            if timed_out && ask.timeout.is_some() {
+                let n = found.tokens.len();
+                prop_assert_eq!(&found.tokens, &expected.tokens[..n]);
+                prop_assert_eq!(&found.logprobs, &expected.logprobs[..n]);
+            } else {
+                prop_assert_eq!(found.said(), expected.said(), "{:?}", ask);
+            }
         }
     }
 }

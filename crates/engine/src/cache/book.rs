@@ -46,13 +46,11 @@ struct Seq {
 }
 
 impl Seq {
-    /// Blocks it may come to need beyond those it holds.
-    fn may_need(&self) -> usize {
-        self.charge.most.saturating_sub(self.blocks.len())
-    }
-
+    /// Blocks it is expected to need beyond those it holds. Who got further than expected is
+    /// expected to need one more.
     fn expected_to_need(&self) -> usize {
-        self.charge.expected.saturating_sub(self.blocks.len())
+        let held = self.blocks.len();
+        self.charge.expected.max(self.charge.most.min(held + 1)).saturating_sub(held)
     }
 }
 
@@ -83,7 +81,7 @@ impl CacheBook {
         self.seqs.insert(key, Seq { len: 0, blocks: Vec::new(), n_pin, charge });
         self.adopt(key, tokens);
         let expected: usize = self.seqs.values().map(Seq::expected_to_need).sum();
-        if expected <= self.n_available() && self.all_can_finish(None) {
+        if expected <= self.n_available() {
             return Ok(key);
         }
         self.close(key);
@@ -91,27 +89,32 @@ impl CacheBook {
     }
 
     /// Takes over what the index has of `tokens` beyond what the sequence has, leaving at least one
-    /// token to compute. The sequence must be at the end of a block. Returns how many tokens it
-    /// gained.
+    /// token to compute. A block that it has begun itself is given up for a full one. Returns how
+    /// many tokens it gained.
     pub(crate) fn adopt(&mut self, key: SeqKey, tokens: &[TokenId]) -> usize {
-        let Some(seq) = self.seqs.get_mut(&key) else { return 0 };
+        let Some(mut seq) = self.seqs.remove(&key) else { return 0 };
         let before = seq.len;
+        let n_full = before / BLOCK;
         let all_but_one = &tokens[..tokens.len().saturating_sub(1)];
-        if !before.is_multiple_of(BLOCK) || before >= all_but_one.len() {
-            return 0;
-        }
-        for tokens in all_but_one[before..].as_chunks::<BLOCK>().0 {
-            let Some(block) = self.index.find(seq.blocks.last().copied(), tokens) else { break };
+        for (idx, tokens) in all_but_one.as_chunks::<BLOCK>().0.iter().enumerate().skip(n_full) {
+            let parent = idx.checked_sub(1).map(|last| seq.blocks[last]);
+            let Some(block) = self.index.find(parent, tokens) else { break };
             if self.pool.share(block) {
                 self.index.wake(block);
             }
-            if seq.blocks.len() < seq.n_pin {
+            if idx < seq.n_pin {
                 self.index.pin(block);
             }
+            // Only the first can be one that was begun.
+            for own in seq.blocks.drain(idx..) {
+                self.release(own);
+            }
             seq.blocks.push(block);
-            seq.len += BLOCK;
+            seq.len = (idx + 1) * BLOCK;
         }
-        seq.len - before
+        let gained = seq.len - before;
+        self.seqs.insert(key, seq);
+        gained
     }
 
     /// Why the index has no more of `tokens` than the sequence has. `None`: it has all there is to
@@ -145,32 +148,22 @@ impl CacheBook {
         n
     }
 
-    /// Makes room for `rows` more rows.
-    ///
-    /// Refuses when the pool is empty, and also when giving these blocks away could end in a state
-    /// where every sequence waits for a block and none can finish. What it gives out always leaves
-    /// an order in which all sequences can take the most they may need, finish, and free their
-    /// blocks for the next (the banker's algorithm). The first in that order is never refused, so
-    /// in every pass somebody advances.
-    pub(crate) fn reserve(&mut self, key: SeqKey, rows: usize) -> Result<(), Full> {
-        let Some(seq) = self.seqs.get(&key) else { return Err(Full) };
-        let n_blocks = (seq.len + rows).div_ceil(BLOCK).saturating_sub(seq.blocks.len());
-        if n_blocks == 0 {
-            return Ok(());
-        }
-        if n_blocks > self.n_available() || !self.all_can_finish(Some((key, n_blocks))) {
-            return Err(Full);
-        }
-        for _ in 0..n_blocks {
+    /// Makes room for up to `rows` more rows, dropping cached blocks, and says for how many: fewer
+    /// if there are no more blocks.
+    pub(crate) fn reserve(&mut self, key: SeqKey, rows: usize) -> usize {
+        let n_available = self.n_available();
+        let Some(seq) = self.seqs.get_mut(&key) else { return 0 };
+        let needed = (seq.len + rows).div_ceil(BLOCK).saturating_sub(seq.blocks.len());
+        for _ in 0..needed.min(n_available) {
             if self.pool.free().is_empty()
                 && let Some(block) = self.index.evict()
             {
                 self.pool.put_back(block);
             }
-            let block = self.pool.take().ok_or(Full)?;
-            self.seqs.get_mut(&key).ok_or(Full)?.blocks.push(block);
+            let Some(block) = self.pool.take() else { break };
+            seq.blocks.push(block);
         }
-        Ok(())
+        rows.min(seq.blocks.len() * BLOCK - seq.len)
     }
 
     /// The first `rows` reserved rows now hold what follows from `tokens`, which is the whole
@@ -275,34 +268,5 @@ impl CacheBook {
     /// Blocks that nobody holds: free ones, and cached ones, which can be dropped.
     fn n_available(&self) -> usize {
         self.pool.holders().len() - self.pool.n_held()
-    }
-
-    /// Whether there is an order in which all sequences can take the most they may need and
-    /// finish, once `asked` has got its blocks.
-    fn all_can_finish(&self, asked: Option<(SeqKey, usize)>) -> bool {
-        let asked_of = |key: SeqKey| asked.filter(|(k, _)| *k == key).map_or(0, |(_, n)| n);
-        let mut room = self.n_available() - asked.map_or(0, |(_, n)| n);
-        let mut waiting: Vec<(usize, usize, &Seq)> = Vec::new();
-        for (&key, seq) in &self.seqs {
-            let n_asked = asked_of(key);
-            waiting.push((seq.may_need().saturating_sub(n_asked), n_asked, seq));
-        }
-        if waiting.iter().map(|(need, ..)| need).sum::<usize>() <= room {
-            return true;
-        }
-        // Room only grows, so whoever needs least goes first.
-        waiting.sort_by_key(|(need, ..)| *need);
-        let mut holders = self.pool.holders().to_vec();
-        for (need, n_asked, seq) in waiting {
-            if need > room {
-                return false;
-            }
-            room += n_asked;
-            for &block in &seq.blocks {
-                holders[block as usize] -= 1;
-                room += usize::from(holders[block as usize] == 0);
-            }
-        }
-        true
     }
 }

@@ -11,10 +11,8 @@ pub(crate) const EXPECTED_ANSWER: usize = 256;
 /// Blocks a sequence is charged with.
 ///
 /// A request is admitted when what it is *expected* to need is there, beside what the running
-/// ones are still expected to need. *At most* is what it could come to need, and the book never
-/// gives out a block if that could leave everybody waiting for blocks that nobody frees (see
-/// [`super::CacheBook::reserve`]). Once sequences can be parked and resumed, that second condition
-/// may go; the formula stays.
+/// ones are still expected to need. *At most* is what it could come to need. That may turn out not
+/// to be there; then somebody is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Charge {
     /// For the prompt and an ordinary answer.

@@ -5,9 +5,11 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use backend::{BLOCK, Batch, BlockId, DeviceError, TokenId};
+use backend::{BLOCK, Batch, BlockId, DeviceError, Span, TokenId};
 use hearth_engine::{
     Answer, Constraint, Engine, Event, Executor, ExecutorShape, Failure, Limits, Request, Sampling,
     StopReason, TokenLogprob, Usage, answer,
@@ -135,6 +137,51 @@ impl Executor for Toy {
             *at = usize::from_le_bytes(bytes[4..].try_into().unwrap());
         }
         Ok(())
+    }
+}
+
+/// A toy whose passes take time on a clock of their own: a millisecond and so many microseconds
+/// per row, and per thousand positions that rows see.
+pub struct Timed {
+    pub toy: Toy,
+    /// Microseconds.
+    pub now: Arc<AtomicU64>,
+    pub per_row: u64,
+    pub per_1000_seen: u64,
+}
+
+impl Timed {
+    /// An engine of 16 ms per 256 rows at the start of a prompt, and its clock.
+    pub fn engine(n_blocks: usize, limits: Limits) -> (Engine, Arc<AtomicU64>) {
+        let now = Arc::new(AtomicU64::new(0));
+        let toy = Toy::new(n_blocks);
+        let timed = Timed { toy, now: Arc::clone(&now), per_row: 60, per_1000_seen: 10 };
+        let read = Arc::clone(&now);
+        let clock = Box::new(move || Duration::from_micros(read.load(Ordering::Relaxed)));
+        (Engine::new(Box::new(timed), limits, clock), now)
+    }
+}
+
+impl Executor for Timed {
+    fn vocab(&self) -> usize {
+        self.toy.vocab()
+    }
+
+    fn max_positions(&self) -> usize {
+        self.toy.max_positions()
+    }
+
+    fn shape(&self) -> ExecutorShape {
+        self.toy.shape()
+    }
+
+    fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {
+        let n_seen = |span: &Span| (span.start + span.rows.len() / 2) * span.rows.len();
+        let seen = batch.spans.iter().map(n_seen).sum::<usize>() as u64;
+        let rows = batch.n_rows() as u64;
+        let took = 1000 + rows * self.per_row + seen * self.per_1000_seen / 1000;
+        self.now.fetch_add(took, Ordering::Relaxed);
+        self.toy.step(batch, logits)
     }
 }
 
@@ -282,9 +329,13 @@ pub fn engine(toy: Toy, limits: Limits) -> Engine {
 
 /// Submits at time zero.
 pub fn submit(engine: &mut Engine, ask: &Ask) -> Answer {
+    submit_at(engine, ask, Duration::ZERO)
+}
+
+pub fn submit_at(engine: &mut Engine, ask: &Ask, now: Duration) -> Answer {
     let (request, answer) = ask.request();
     engine.bounds().check(&request).unwrap();
-    engine.submit(request, Duration::ZERO);
+    engine.submit(request, now);
     answer
 }
 

@@ -1,0 +1,95 @@
+//! What a pass starts from: how many rows prompts may have, and what sequences can take over from
+//! each other.
+//!
+//! Who gets them then is `plan.rs`'s business.
+
+use backend::BLOCK;
+
+use crate::engine::{Engine, Running};
+use crate::plan::{Budget, Shares, share_rows};
+use crate::tempo::Work;
+
+/// Rows that prompts get in any pass, so that they never stand still however long passes take.
+const MIN_CHUNK: usize = 16;
+/// A prompt waits for another one to compute so many tokens that both have, or more. For less it
+/// is not worth to lose a pass.
+const MIN_SHARED: usize = 2 * BLOCK;
+
+impl Engine {
+    /// Gives every prompt what others have computed of it since it came in.
+    pub(crate) fn take_over(&mut self) {
+        for Running { key, seq } in &mut self.running {
+            if !seq.on_disk.is_empty() || seq.tokens.len() - self.book.len(*key) <= 1 {
+                continue;
+            }
+            let gained = self.book.adopt(*key, &seq.tokens);
+            self.totals.prefix_hits += gained as u64;
+            if seq.times.started.is_some() && seq.n_generated() == 0 {
+                seq.cached_tokens += gained;
+                self.totals.cached_tokens += gained as u64;
+            }
+        }
+    }
+
+    /// How many rows each running sequence should get.
+    pub(crate) fn shares(&self) -> Shares {
+        let behind = |run: &Running| match run.seq.on_disk.is_empty() {
+            true => run.seq.tokens.len() - self.book.len(run.key),
+            // Waits for blocks from disk, and gets no rows.
+            false => 0,
+        };
+        let behind: Vec<usize> = self.running.iter().map(behind).collect();
+        let budget = Budget { rows: self.limits.rows, prompts: self.prompt_rows(&behind) };
+        share_rows(&behind, budget, |a, b| self.leaves(&self.running[a], &self.running[b]))
+    }
+
+    /// Rows that prompts may have, so that answers that are flowing get their next token in time.
+    fn prompt_rows(&self, behind: &[usize]) -> usize {
+        let Some(target) = self.limits.stall_target else { return usize::MAX };
+        let (mut base, mut depth, mut n_flowing) = (Work::default(), 0, 0);
+        for (run, n) in self.running.iter().zip(behind) {
+            let len = self.book.len(run.key);
+            match n {
+                0 => {}
+                1 => base.add(len, 1),
+                _ => depth = depth.max(len),
+            }
+            n_flowing += usize::from(*n == 1 && run.seq.n_generated() > 0);
+        }
+        if n_flowing == 0 {
+            return usize::MAX;
+        }
+        // Aims below the target, because times scatter.
+        self.tempo.rows_within(target * 4 / 5, base, depth).max(MIN_CHUNK)
+    }
+
+    /// How many of the next rows of `b` are rows that `a` would take over: whole blocks, and enough
+    /// of them.
+    fn leaves(&self, a: &Running, b: &Running) -> usize {
+        let common = common_blocks(a, b);
+        let (done_a, done_b) = (self.book.len(a.key), self.book.len(b.key));
+        if common < done_a + MIN_SHARED { 0 } else { common.saturating_sub(done_b) }
+    }
+
+    /// Another sequence is computing the next block of the one at `idx` already.
+    pub(crate) fn is_in_progress(&self, idx: usize) -> bool {
+        let own = &self.running[idx];
+        let done = self.book.len(own.key);
+        let is_ahead = |other: &Running| {
+            let at = self.book.len(other.key);
+            other.key != own.key
+                && other.seq.times.started.is_some()
+                && (done..other.seq.n_prompt).contains(&at)
+                && common_blocks(own, other) > done
+        };
+        self.running.iter().any(is_ahead)
+    }
+}
+
+/// Tokens at the start of `a`, in whole blocks and leaving one to compute, that `b` has too.
+fn common_blocks(a: &Running, b: &Running) -> usize {
+    let (a, b) = (&a.seq.tokens, &b.seq.tokens);
+    let most = (a.len() - 1).min(b.len());
+    let equal = a[..most].iter().zip(&b[..most]).take_while(|(a, b)| a == b).count();
+    equal / BLOCK * BLOCK
+}

@@ -1,0 +1,190 @@
+//! Many at once: time per pass, prompts with a common beginning, blocks that run out.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::*;
+use hearth_engine::{Answer, Engine, Event, Limits, Miss, StopReason, Usage};
+
+fn prompt(n: usize, salt: u32) -> Vec<u32> {
+    (0..n as u32).map(|i| (i * 5 + i / 7 + salt) % VOCAB as u32).collect()
+}
+
+fn usage(answer: Answer) -> Usage {
+    match outcome(answer).end {
+        End::Done(_, usage) => usage,
+        end => panic!("{end:?}"),
+    }
+}
+
+/// Four answers flow while a prompt of 6,000 tokens comes in, and then one of 20.
+#[test]
+fn passes_keep_to_the_stall_target() {
+    let target = Duration::from_millis(8);
+    let limits = Limits { stall_target: Some(target), ..limits(256, 8, 8000) };
+    let (mut engine, now) = Timed::engine(400, limits);
+    let step = |engine: &mut Engine| {
+        let before = now.load(Ordering::Relaxed);
+        engine.step();
+        Duration::from_micros(now.load(Ordering::Relaxed) - before)
+    };
+    // With nobody to disturb, prompts come in large chunks.
+    let first = submit(&mut engine, &Ask::greedy(&prompt(600, 9), 3000));
+    assert!(step(&mut engine) > 2 * target);
+    (0..5).for_each(|_| assert!(step(&mut engine) > Duration::ZERO));
+    let mut streams: Vec<_> =
+        (0..3).map(|i| submit(&mut engine, &Ask::greedy(&prompt(30, i), 3000))).collect();
+    streams.push(first);
+    (0..20).for_each(|_| assert!(step(&mut engine) < target));
+    let long = submit(&mut engine, &Ask::greedy(&prompt(6000, 3), 1));
+    step(&mut engine);
+    let short = submit(&mut engine, &Ask::greedy(&prompt(20, 4), 1));
+    let mut gaps = Vec::new();
+    while engine.stats().totals.done < 2 {
+        let before = engine.stats().totals;
+        gaps.push(step(&mut engine));
+        let after = engine.stats().totals;
+        assert!(after.generated_tokens - before.generated_tokens >= 4, "every stream goes on");
+        let ended = after.done - before.done;
+        assert!(ended == 1 || after.rows - before.rows >= 20, "and so does the long prompt");
+    }
+    gaps.sort();
+    assert!(gaps[gaps.len() - 1] <= target, "{gaps:?}");
+    assert!(gaps[gaps.len() / 2] > target / 2, "no time is given away: {gaps:?}");
+    let [long, short] = [long, short].map(usage);
+    assert!(short.prefill_ms < 10.0 && long.prefill_ms > 300.0, "{short:?} {long:?}");
+}
+
+/// However slow the passes are, a prompt gets its least chunk.
+#[test]
+fn a_target_that_cannot_be_met_stops_nobody() {
+    let limits = Limits { stall_target: Some(Duration::from_micros(1)), ..limits(256, 4, 4096) };
+    let (mut engine, _) = Timed::engine(100, limits);
+    let stream = submit(&mut engine, &Ask::greedy(&prompt(5, 0), 100));
+    engine.step();
+    let long = submit(&mut engine, &Ask::greedy(&prompt(1600, 1), 1));
+    let before = engine.stats().totals;
+    engine.step();
+    assert_eq!(engine.stats().totals.prompt_rows - before.prompt_rows, 16);
+    (1..100).for_each(|_| engine.step());
+    assert_eq!(engine.stats().totals.done, 2);
+    assert_eq!(usage(stream).completion_tokens, 100);
+    assert_eq!(usage(long).completion_tokens, 1);
+}
+
+/// Sixteen users with one system prompt of 1,500 tokens, all at once.
+#[test]
+fn a_beginning_that_many_share_is_computed_once() {
+    let with_tail = |i| Ask::greedy(&[prompt(1500, 0), vec![i, 3, 1]].concat(), 4);
+    let mut engine = engine(Toy::new(400), limits(256, 16, 4096));
+    let answers: Vec<_> = (0..16).map(|i| submit(&mut engine, &with_tail(i))).collect();
+    run(&mut engine);
+    let totals = engine.stats().totals;
+    assert_eq!(totals.prompt_rows, ROWS_OF_16);
+    assert_eq!(totals.cached_tokens, 16 * 1503 - totals.prompt_rows);
+    assert_eq!(totals.prefix_hits, totals.cached_tokens);
+    assert!(totals.prefix_waits >= 15);
+    for (i, answer) in (0..16).zip(answers) {
+        let found = outcome(answer);
+        assert_eq!(found.said(), alone(&with_tail(i), 400, 4096).said());
+        let End::Done(_, usage) = found.end else { panic!("not done") };
+        assert_eq!(usage.cached_tokens > 0, i > 0);
+        assert_eq!(usage.miss, (i == 0).then_some(Miss::Cold));
+    }
+}
+
+/// Whole blocks are shared, so each of the others computes its last 31 tokens.
+const ROWS_OF_16: u64 = 1503 + 15 * 31;
+
+/// The one that computes for all leaves; another one goes on where it stopped.
+#[test]
+fn a_leader_that_leaves_costs_nothing() {
+    for leaves_after in [1, 2, 3] {
+        let mut engine = engine(Toy::new(400), limits(100, 8, 4096));
+        let asks: Vec<_> =
+            (0..5).map(|i| Ask::greedy(&[prompt(700, 0), vec![i]].concat(), 2)).collect();
+        let mut answers: Vec<_> = asks.iter().map(|ask| Some(submit(&mut engine, ask))).collect();
+        (0..leaves_after).for_each(|_| engine.step());
+        answers[0] = None;
+        run(&mut engine);
+        let rows = engine.stats().totals.prompt_rows;
+        // What of the leader's chunks was no whole block yet is computed again.
+        assert!(rows <= 701 + 32 + 4 * 32, "{rows} rows, leaving after {leaves_after}");
+        for (ask, answer) in asks.iter().zip(answers) {
+            let Some(answer) = answer else { continue };
+            assert_eq!(outcome(answer).said(), alone(ask, 400, 4096).said());
+        }
+    }
+}
+
+/// Nobody waits for a beginning that is hardly longer than what it has.
+#[test]
+fn short_beginnings_are_not_waited_for() {
+    let mut engine = engine(Toy::new(40), limits(256, 8, 4096));
+    let ask = Ask::greedy(&prompt(60, 0), 1);
+    let answers = [(); 3].map(|()| submit(&mut engine, &ask));
+    engine.step();
+    let totals = engine.stats().totals;
+    assert_eq!((totals.done, totals.prefix_waits, totals.prompt_rows), (3, 0, 180));
+    let misses = answers.map(|answer| usage(answer).miss);
+    assert_eq!(misses[0], Some(Miss::Cold));
+}
+
+/// Answers that grow beyond what was expected of them: the youngest is parked and says the same.
+#[test]
+fn when_blocks_run_out_the_youngest_is_parked() {
+    let context = 700;
+    let n_blocks = 22;
+    let mut engine = engine(Toy::new(n_blocks), limits(64, 4, context));
+    let asks: Vec<_> = (0..3)
+        .map(|i| Ask { logprobs: Some(1), ..Ask::greedy(&prompt(20, i * 3), usize::MAX) })
+        .collect();
+    let mut answers: Vec<_> = asks.iter().map(|ask| submit(&mut engine, ask)).collect();
+    let mut oldest = 0;
+    let mut most_parked = 0;
+    while !engine.is_idle() {
+        engine.step();
+        assert_eq!(engine.faults(), None);
+        let stats = engine.stats();
+        most_parked = most_parked.max(stats.parked);
+        if stats.totals.done == 0 {
+            oldest += 1;
+            let tokens = answers[0].by_ref().filter(|event| matches!(event, Event::Token { .. }));
+            assert_eq!(tokens.take(1).count(), 1, "the oldest goes on in pass {oldest}");
+        }
+    }
+    let totals = engine.stats().totals;
+    assert!(totals.preemptions >= 1 && totals.resumed == totals.preemptions, "{totals:?}");
+    assert!(most_parked >= 1);
+    assert_books_balance(&engine);
+    for (ask, answer) in asks.iter().zip(answers).skip(1) {
+        let found = outcome(answer);
+        assert_eq!(found.said(), alone(ask, n_blocks, context).said());
+        assert_eq!(found.said().2, Some(StopReason::Context));
+    }
+}
+
+/// A request of lower priority is parked before one that came later.
+#[test]
+fn the_lowest_priority_is_parked_first() {
+    let n_blocks = 22;
+    let mut engine = engine(Toy::new(n_blocks), limits(64, 2, 700));
+    let ask = |salt, priority| Ask { priority, ..Ask::greedy(&prompt(20, salt), 500) };
+    let (low, high) = (ask(0, 1), ask(5, 0));
+    let low_answer = submit(&mut engine, &low);
+    (0..3).for_each(|_| engine.step());
+    let high_answer = submit(&mut engine, &high);
+    let high_steps = (0..)
+        .find(|_| {
+            engine.step();
+            engine.stats().totals.done > 0
+        })
+        .unwrap();
+    assert_eq!(high_steps, 499, "nothing held it up");
+    run(&mut engine);
+    assert!(engine.stats().totals.preemptions > 0);
+    assert_eq!(outcome(low_answer).said(), alone(&low, n_blocks, 700).said());
+    assert_eq!(outcome(high_answer).said(), alone(&high, n_blocks, 700).said());
+}

@@ -7,9 +7,38 @@ pub(crate) fn available_memory() -> u64 {
 }
 
 fn mem_available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    kib(meminfo, "MemAvailable:")
+}
+
+/// Bytes of the line that begins like this, as Linux writes them.
+fn kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     kib.checked_mul(1024)
+}
+
+/// What this process takes of the memory, in bytes. `None` where the system does not say.
+pub(crate) fn own_memory() -> Option<OwnMemory> {
+    own_status(&std::fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// See [`own_memory`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnMemory {
+    /// All that is in RAM.
+    pub(crate) resident: u64,
+    /// Of this, what is nowhere else.
+    pub(crate) anonymous: u64,
+    /// Of this, what is mapped from files.
+    pub(crate) files: u64,
+}
+
+fn own_status(status: &str) -> Option<OwnMemory> {
+    Some(OwnMemory {
+        resident: kib(status, "VmRSS:")?,
+        anonymous: kib(status, "RssAnon:")?,
+        files: kib(status, "RssFile:")?,
+    })
 }
 
 /// Bytes in the unit people read.
@@ -26,5 +55,9 @@ mod tests {
         let text = "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\n";
         assert_eq!(mem_available(text), Some(20_000_000 * 1024));
         assert_eq!(mem_available("nothing"), None);
+        let text = "Name:\thearth\nVmRSS:\t  7000 kB\nRssAnon:\t  3000 kB\nRssFile:\t 4000 kB\n";
+        let memory = OwnMemory { resident: 7_168_000, anonymous: 3_072_000, files: 4_096_000 };
+        assert_eq!(own_status(text), Some(memory));
+        assert_eq!(own_status("VmRSS: many"), None);
     }
 }

@@ -6,6 +6,7 @@ mod env;
 mod load;
 mod machine;
 mod progress;
+mod service;
 mod signals;
 mod store;
 

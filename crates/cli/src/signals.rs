@@ -11,6 +11,12 @@ pub(crate) async fn interrupted() {
     }
 }
 
+/// Done when the user or the system has asked twice: whoever waits shall wait no longer.
+pub(crate) async fn stop_insisted() {
+    stop_requested().await;
+    stop_requested().await;
+}
+
 /// Done when the user or the system asks the program to stop.
 pub(crate) async fn stop_requested() {
     #[cfg(unix)]

@@ -20,5 +20,6 @@ async fn main() -> std::io::Result<()> {
     }
     let listener = TcpListener::bind(address).await?;
     println!("http://{}", listener.local_addr()?);
-    serve(listener, script.app(), std::future::pending()).await
+    serve(listener, script.app(), std::future::pending()).await;
+    Ok(())
 }

@@ -2,18 +2,24 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::event::{Event, Timings, Usage};
+use crate::error::ErrorKind;
+use crate::event::{Event, FinishReason, Timings, Usage};
+use crate::live::{Entry, Track};
+use crate::watch::Watch;
 
 /// When and under which name a request came.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// Unique among the answers of a server; part of the answer's id.
     pub id: String,
+    /// What logs and `x-request-id` call it, which may be the client's choice.
+    pub request_id: String,
     /// What waiting times are measured from.
     pub at: Instant,
     /// Wall clock, for `created`.
@@ -25,7 +31,8 @@ impl Arrival {
     pub fn now(id: impl Into<String>) -> Arrival {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let unix_seconds = since.map_or(0, |since| since.as_secs());
-        Arrival { id: id.into(), at: Instant::now(), unix_seconds }
+        let id = id.into();
+        Arrival { request_id: id.clone(), id, at: Instant::now(), unix_seconds }
     }
 }
 
@@ -47,19 +54,34 @@ pub struct Head {
 /// Turns engine events into neutral ones while it is polled.
 pub(crate) type Pump = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// What stands behind an answer.
+pub(crate) struct Making {
+    /// Its place in the list of answers.
+    pub(crate) entry: Entry,
+    pub(crate) watch: Watch,
+    pub(crate) pump: Pump,
+}
+
 /// An answer being made. Dropping it cancels what is not done.
 pub struct Answer {
     head: Head,
+    watch: Watch,
     /// `None` once it has come to its end.
     pump: Option<Pump>,
     events: UnboundedReceiver<Event>,
+    /// How the latest choice ended.
+    reason: Option<FinishReason>,
     /// The last event has been handed out.
     over: bool,
+    /// Goes last: an answer is listed until everything else of it is gone.
+    _entry: Entry,
 }
 
 impl Answer {
-    pub(crate) fn new(head: Head, pump: Pump, events: UnboundedReceiver<Event>) -> Answer {
-        Answer { head, pump: Some(pump), events, over: false }
+    pub(crate) fn new(head: Head, making: Making, events: UnboundedReceiver<Event>) -> Answer {
+        let Making { entry, watch, pump } = making;
+        let pump = Some(pump);
+        Answer { head, watch, pump, events, reason: None, over: false, _entry: entry }
     }
 
     /// What is known beforehand.
@@ -72,7 +94,7 @@ impl Answer {
     pub async fn recv(&mut self) -> Option<Event> {
         let event = poll_fn(|context| self.poll(context)).await;
         if let Some(event) = &event {
-            self.log(event);
+            self.note(event);
         }
         event
     }
@@ -95,38 +117,63 @@ impl Answer {
         self.events.poll_recv(context)
     }
 
-    /// Numbers and ids only: what was asked and said is nobody else's business.
-    fn log(&mut self, event: &Event) {
-        let id = self.head.id.as_str();
+    /// Counts and logs how it ends. Numbers and ids only: what was asked and said is nobody else's
+    /// business.
+    fn note(&mut self, event: &Event) {
+        let endings = &self.watch.meters.endings;
         match event {
+            Event::Done { reason, .. } => self.reason = Some(*reason),
             Event::Finished(usage) => {
-                let Usage { prompt_tokens, cached_tokens, completion_tokens, timings } = usage;
-                let Timings { queue_ms, prompt_ms, predicted_ms, .. } = timings;
-                tracing::info!(
-                    id,
-                    prompt_tokens,
-                    cached_tokens,
-                    completion_tokens,
-                    queue_ms,
-                    prompt_ms,
-                    predicted_ms,
-                    "answered"
-                );
                 self.over = true;
+                self.log(usage);
             }
             Event::Failed(error) => {
-                tracing::warn!(id, %error, "broke");
                 self.over = true;
+                let ending = match error.kind {
+                    ErrorKind::Cancelled => &endings.cancelled,
+                    ErrorKind::TimedOut => &endings.timed_out,
+                    _ => &endings.failed,
+                };
+                ending.fetch_add(1, Ordering::Relaxed);
+                let Track { request_id, model, .. } = &*self.watch.track;
+                let generated = self.watch.track.generated_tokens.load(Ordering::Relaxed);
+                let code = error.code;
+                tracing::warn!(request_id, model, generated, code, %error, "broke off");
             }
             _ => {}
         }
     }
+
+    fn log(&self, usage: &Usage) {
+        let Track { request_id, model, .. } = &*self.watch.track;
+        let Timings { queue_ms, prompt_ms, predicted_ms, predicted_per_second, .. } = usage.timings;
+        tracing::info!(
+            request_id,
+            model,
+            prompt_tokens = usage.prompt_tokens,
+            cached_tokens = usage.cached_tokens,
+            completion_tokens = usage.completion_tokens,
+            ttft_ms = rounded(queue_ms + prompt_ms),
+            total_ms = rounded(queue_ms + prompt_ms + predicted_ms),
+            tokens_per_second = rounded(predicted_per_second),
+            finish_reason = self.reason.map(FinishReason::name),
+            "answered"
+        );
+    }
+}
+
+fn rounded(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if !self.over {
-            tracing::info!(id = self.head.id, "cancelled: the reader left");
+        if self.over {
+            return;
         }
+        self.watch.meters.endings.left.fetch_add(1, Ordering::Relaxed);
+        let Track { request_id, model, .. } = &*self.watch.track;
+        let generated = self.watch.track.generated_tokens.load(Ordering::Relaxed);
+        tracing::info!(request_id, model, generated, "cancelled: the reader left");
     }
 }

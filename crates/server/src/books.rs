@@ -45,15 +45,33 @@ impl Books {
         self.last = Some(at);
     }
 
-    fn queue_ms(&self) -> f64 {
+    pub(crate) fn prompt_tokens(&self) -> usize {
+        self.prompt_tokens
+    }
+
+    pub(crate) fn cached_tokens(&self) -> usize {
+        self.cached_tokens
+    }
+
+    /// Tokens generated so far.
+    pub(crate) fn completion_tokens(&self) -> usize {
+        self.completion_tokens
+    }
+
+    /// When the latest token came.
+    pub(crate) fn last_token(&self) -> Option<Instant> {
+        self.last
+    }
+
+    pub(crate) fn queue_ms(&self) -> f64 {
         between(Some(self.arrived), self.started)
     }
 
-    fn prompt_ms(&self) -> f64 {
+    pub(crate) fn prompt_ms(&self) -> f64 {
         between(self.started, self.first_token)
     }
 
-    fn predicted_ms(&self) -> f64 {
+    pub(crate) fn predicted_ms(&self) -> f64 {
         between(self.first_token, self.last)
     }
 }

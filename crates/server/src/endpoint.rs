@@ -3,21 +3,23 @@
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, FromRequest, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use crate::answer::{Answer, Arrival, Head};
-use crate::app::{App, RequestId};
+use crate::app::App;
 use crate::error::{ApiError, ErrorKind};
 use crate::event::Event;
 use crate::fields::Fields;
 use crate::frames::Frames;
+use crate::identify::{RequestId, random_id};
 use crate::pool::{Access, Lease, Waiting};
 use crate::request::ChatRequest;
 use crate::service::ChatService;
 use crate::stream;
+use crate::watch::Visit;
 
 /// One URL of one dialect.
 pub(crate) trait Endpoint: Send + Sync + 'static {
@@ -55,12 +57,12 @@ struct Started<W> {
 enum Begun<W> {
     Answer(Started<W>),
     /// Its model is being loaded.
-    Waits(Box<Call<W>>, Waiting, Arrival),
+    Waits(Box<Call<W>>, Waiting, Visit),
 }
 
 impl<W> Call<W> {
-    fn start(self, model: Lease, arrival: Arrival) -> Result<Started<W>, ApiError> {
-        let answer = ChatService::answer(model, &self.request, arrival)?;
+    fn start(self, model: Lease, visit: Visit) -> Result<Started<W>, ApiError> {
+        let answer = ChatService::answer(model, &self.request, visit)?;
         Ok(Started { delivery: self.delivery, writer: self.writer, answer })
     }
 }
@@ -87,17 +89,15 @@ pub(crate) trait Writer: Send + 'static {
 pub(crate) async fn serve<E: Endpoint>(
     State(app): State<App>,
     Extension(id): Extension<RequestId>,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Response {
-    match answer::<E>(app, id, body).await {
+    match answer::<E>(&app, id, request).await {
         Ok(response) => response,
-        Err(error) => error_response::<E>(&error),
+        Err(error) => {
+            app.chat.metrics().refused(error.code);
+            error_json(&error, &E::error(&error))
+        }
     }
-}
-
-/// A refusal in the dialect's form.
-pub(crate) fn error_response<E: Endpoint>(error: &ApiError) -> Response {
-    error_json(error, &E::error(error))
 }
 
 /// A refusal with a body that is already written.
@@ -105,6 +105,11 @@ pub(crate) fn error_json(error: &ApiError, body: &Value) -> Response {
     let mut response = json(error.kind.status(), body);
     if let Some(seconds) = error.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if error.kind == ErrorKind::TimedOut {
+        // Client libraries would try again at once, and it would take as long again.
+        let never = HeaderValue::from_static("false");
+        response.headers_mut().insert(HeaderName::from_static("x-should-retry"), never);
     }
     response
 }
@@ -115,30 +120,39 @@ pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
     (status, content_type, body.to_string()).into_response()
 }
 
+/// Thousandths are enough for people.
+pub(crate) fn rounded(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
+}
+
 async fn answer<E: Endpoint>(
-    app: App,
+    app: &App,
     id: RequestId,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Response, ApiError> {
-    let arrival = Arrival::now(id.0);
-    let body = body.map_err(|rejection| unreadable(&rejection, app.settings.max_body_bytes))?;
+    app.check_draining()?;
+    let arrival = Arrival { request_id: id.0, ..Arrival::now(random_id()) };
+    let body = body(app, request).await?;
     let service = app.clone();
     // Parsing, templates and tokenising may take milliseconds: not on the threads that carry the
     // streams of others. A panic in there ends up here as an error instead of a dead connection.
     let work = move || {
         let body = crate::json::parse(&body)?;
-        let call = E::read(&Fields::body(&body)?)?;
+        let mut call = E::read(&Fields::body(&body)?)?;
+        let limits = [call.request.timeout, service.settings.request_timeout];
+        call.request.timeout = limits.into_iter().flatten().min();
+        let visit = service.chat.enter(&call.request, arrival)?;
         match service.chat.pool().access(&call.request.model)? {
-            Access::Ready(model) => Ok(Begun::Answer(call.start(model, arrival)?)),
-            Access::Later(waiting) => Ok(Begun::Waits(Box::new(call), waiting, arrival)),
+            Access::Ready(model) => Ok(Begun::Answer(call.start(model, visit)?)),
+            Access::Later(waiting) => Ok(Begun::Waits(Box::new(call), waiting, visit)),
         }
     };
     let Started { delivery, writer, answer } = match aside(work).await? {
         Begun::Answer(started) => started,
         // No thread waits for the model, and a client that leaves meanwhile drops all of this.
-        Begun::Waits(call, waiting, arrival) => {
-            let model = waiting.await?;
-            aside(move || call.start(model, arrival)).await?
+        Begun::Waits(call, waiting, visit) => {
+            let model = visit.wait(waiting, call.request.timeout).await?;
+            aside(move || call.start(model, visit)).await?
         }
     };
     let seed = HeaderValue::from(answer.head().seed.cast_signed());
@@ -151,10 +165,22 @@ async fn answer<E: Endpoint>(
 }
 
 /// Does work that may take milliseconds on a thread of its own.
-async fn aside<T: Send + 'static>(
+pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(panicked()))
+}
+
+/// Reads a body that is neither too long nor too slow.
+async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
+    let (bytes, time) = (app.settings.max_body_bytes, app.settings.body_timeout);
+    match tokio::time::timeout(time, Bytes::from_request(request, app)).await {
+        Ok(body) => body.map_err(|rejection| unreadable(&rejection, bytes)),
+        Err(_) => {
+            let message = format!("the body did not come within {} s", time.as_secs());
+            Err(ApiError::new(ErrorKind::SlowBody, "body_timeout", message))
+        }
+    }
 }
 
 async fn whole(mut answer: Answer, writer: impl Writer) -> Result<Value, ApiError> {

@@ -38,6 +38,10 @@ pub enum ErrorKind {
     Overloaded,
     /// The server goes down, or has no memory for a model now.
     Unavailable,
+    /// The body did not come in time.
+    SlowBody,
+    /// Somebody cancelled the answer.
+    Cancelled,
     /// The time that the request was given is over.
     TimedOut,
     /// Our fault.
@@ -55,13 +59,16 @@ impl ErrorKind {
             ErrorKind::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::SlowBody => StatusCode::REQUEST_TIMEOUT,
+            // Of no standard, but what proxies log for it, and no client library retries it.
+            ErrorKind::Cancelled => StatusCode::from_u16(499).unwrap_or(StatusCode::CONFLICT),
             ErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
     /// Seconds after which a retry makes sense, for the `Retry-After` header.
-    pub fn retry_after(self) -> Option<u32> {
+    fn retry_after(self) -> Option<u32> {
         match self {
             ErrorKind::Overloaded => Some(1),
             ErrorKind::Unavailable => Some(5),
@@ -76,6 +83,11 @@ impl ApiError {
         let known =
             self.retry_after.map(|after| after.as_secs_f64().ceil().clamp(1.0, 600.0) as u32);
         known.or(self.kind.retry_after())
+    }
+
+    /// What the reader of an answer gets that somebody cancelled.
+    pub(crate) fn cancelled() -> ApiError {
+        ApiError::new(ErrorKind::Cancelled, "request_cancelled", "the request was cancelled")
     }
 
     /// A field with a value that cannot be used. `message` should name the field and the bounds.

@@ -53,6 +53,16 @@ pub enum FinishReason {
     Length,
 }
 
+impl FinishReason {
+    /// One word for it, the same in logs and in OpenAI's dialect.
+    pub fn name(self) -> &'static str {
+        match self {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+        }
+    }
+}
+
 /// One sampled token and how likely the model held it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {

@@ -15,7 +15,10 @@ mod error;
 mod event;
 mod fields;
 mod frames;
+mod identify;
 mod json;
+mod live;
+mod metrics;
 mod model;
 mod pool;
 mod prompt;
@@ -25,11 +28,14 @@ mod routes;
 mod serve;
 mod service;
 mod stream;
+mod watch;
 
 pub use answer::{Answer, Arrival, Head};
-pub use app::{App, Settings, Shared};
+pub use app::{App, Footprint, Settings, Shared};
 pub use error::{ApiError, ErrorKind};
 pub use event::{Event, FinishReason, Piece, Scored, Timings, Usage};
+pub use live::Live;
+pub use metrics::Metrics;
 pub use model::{Defaults, Model};
 pub use pool::{
     Access, Lease, Leaving, Listing, LoadError, Loader, ModelPool, Name, PoolClock, PoolMemory,
@@ -39,3 +45,4 @@ pub use request::{ChatRequest, Conversation, Echo, EndOfText, Input, Overrides, 
 pub use routes::router;
 pub use serve::{DEFAULT_ADDRESS, serve};
 pub use service::ChatService;
+pub use watch::Visit;

@@ -16,7 +16,9 @@ use crate::books::{self, Books};
 use crate::choice::{Choice, Pushed};
 use crate::error::{ApiError, ErrorKind};
 use crate::event::{Event, FinishReason};
+use crate::live::Track;
 use crate::pool::Lease;
+use crate::watch::Watch;
 
 /// An engine event, its choice, and when the engine sent it.
 pub(crate) struct Parcel {
@@ -31,6 +33,8 @@ pub(crate) struct Outbox {
     pub(crate) parcels: UnboundedSender<Parcel>,
     /// Cancels this choice alone.
     pub(crate) cancelled: Arc<AtomicBool>,
+    /// Cancels the whole answer, also while its reader is too slow to notice.
+    pub(crate) track: Arc<Track>,
 }
 
 impl engine::Sink for Outbox {
@@ -40,7 +44,9 @@ impl engine::Sink for Outbox {
     }
 
     fn is_closed(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed) || self.parcels.is_closed()
+        self.cancelled.load(Ordering::Relaxed)
+            || self.track.is_cancelled()
+            || self.parcels.is_closed()
     }
 }
 
@@ -68,20 +74,28 @@ pub(crate) struct Order {
     /// Choices of each prompt.
     pub(crate) n: usize,
     pub(crate) inbox: UnboundedReceiver<Parcel>,
+    pub(crate) watch: Watch,
 }
 
 /// Runs until the answer is finished or failed. Nobody reading ends it too: it is dropped.
 pub(crate) async fn run(mut order: Order, events: UnboundedSender<Event>) {
     let tokenizer = order.lease.tokenizer.clone();
-    let mut work = Work { parts: Vec::new(), events };
+    let track = order.watch.track.clone();
+    let mut work = Work { parts: Vec::new(), watch: order.watch, events };
     for (choice, ordered) in order.choices.iter_mut().enumerate() {
         work.say(choice, Pushed::plain(std::mem::take(&mut ordered.echo)));
         let choice = Choice::new(&tokenizer, order.start, &order.stop);
         let books = Books::new(ordered.prompt_tokens, order.arrived);
-        work.parts.push(Part { choice, cancelled: ordered.cancelled.clone(), books, ended: false });
+        let cancelled = ordered.cancelled.clone();
+        work.parts.push(Part { choice, cancelled, books, computed: 0, ended: false });
     }
     while work.parts.iter().any(|part| !part.ended) {
-        let taken = match order.inbox.recv().await {
+        let parcel = tokio::select! {
+            biased;
+            () = track.cancelled() => return work.tell(Event::Failed(ApiError::cancelled())),
+            parcel = order.inbox.recv() => parcel,
+        };
+        let taken = match parcel {
             Some(parcel) => work.take(parcel),
             None => Err(Failure::Internal("the engine stopped in the middle of it".to_owned())),
         };
@@ -107,6 +121,7 @@ fn broken(failure: &Failure) -> ApiError {
 
 struct Work<'a> {
     parts: Vec<Part<'a>>,
+    watch: Watch,
     events: UnboundedSender<Event>,
 }
 
@@ -114,6 +129,8 @@ struct Part<'a> {
     choice: Choice<'a>,
     cancelled: Arc<AtomicBool>,
     books: Books,
+    /// Prompt tokens known to be done, cached ones included.
+    computed: usize,
     ended: bool,
 }
 
@@ -127,12 +144,17 @@ impl Work<'_> {
         match event {
             engine::Event::Started { cached_tokens } => {
                 part.books.start(at, cached_tokens);
+                part.computed = cached_tokens;
+                self.watch.started(&part.books);
                 self.tell(Event::Started { choice, cached_tokens });
             }
             engine::Event::Progress { done, total } => {
+                self.watch.computed(done.saturating_sub(part.computed));
+                part.computed = done;
                 self.tell(Event::Progress { choice, done, total });
             }
             engine::Event::Token { id, logprob } => {
+                self.watch.token(at, &part.books);
                 part.books.token(at);
                 let pushed = part.choice.push(id, logprob);
                 let stopped = pushed.stopped;
@@ -142,6 +164,9 @@ impl Work<'_> {
                 }
             }
             engine::Event::Done { reason, usage } => {
+                if part.books.completion_tokens() < usage.completion_tokens {
+                    self.watch.token(at, &part.books);
+                }
                 part.books.close(at, usage.completion_tokens);
                 let pushed = part.choice.finish();
                 let by_model = matches!(reason, engine::StopReason::StopToken(_));
@@ -165,6 +190,7 @@ impl Work<'_> {
         let part = &mut self.parts[choice];
         part.ended = true;
         part.cancelled.store(true, Ordering::Relaxed);
+        self.watch.done(reason, &part.books);
         self.tell(Event::Done { choice, reason });
     }
 

@@ -1,6 +1,8 @@
 //! What a client wants generated, in no dialect's words. Every field has been checked for type and
 //! range; what depends on the model (context, vocabulary) is checked by the service.
 
+use std::time::Duration;
+
 use engine::TokenId;
 use serde_json::{Map, Value};
 use text::Message;
@@ -24,6 +26,10 @@ pub struct ChatRequest {
     pub stop: Vec<String>,
     /// What the model's end-of-text tokens do.
     pub end: EndOfText,
+    /// Lower is served earlier; 0 is what most requests have.
+    pub priority: i32,
+    /// How long it may take from its arrival on; `None` is as long as it likes.
+    pub timeout: Option<Duration>,
     /// `Some(k)` asks for the log probability of each token and of the `k` likeliest.
     pub logprobs: Option<usize>,
 }

@@ -2,23 +2,28 @@
 //! here, so that the same question gets the same answer from both.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Refused, TokenId};
 use text::LocalTime;
 use tokio::sync::mpsc;
 
-use crate::answer::{Answer, Arrival, Head};
+use crate::answer::{Answer, Arrival, Head, Making};
 use crate::error::{ApiError, ErrorKind};
+use crate::live::Live;
+use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::pool::{Lease, ModelPool};
 use crate::prompt;
 use crate::pump::{self, Order, Ordered, Outbox};
 use crate::request::{ChatRequest, EndOfText};
+use crate::watch::{Visit, Watch};
 
 /// The models that are served.
 pub struct ChatService {
     pool: ModelPool,
+    live: Arc<Live>,
+    metrics: Metrics,
 }
 
 impl ChatService {
@@ -29,7 +34,7 @@ impl ChatService {
 
     /// Serves the models of a pool.
     pub fn of(pool: ModelPool) -> ChatService {
-        ChatService { pool }
+        ChatService { pool, live: Arc::default(), metrics: Metrics::default() }
     }
 
     /// Where the models are.
@@ -42,14 +47,37 @@ impl ChatService {
         self.pool.models()
     }
 
+    /// The answers that are being made.
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// What has been counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Lists an answer among those that are being made. It is from the beginning, so that somebody
+    /// who waits for a model is seen and can be cancelled.
+    ///
+    /// # Errors
+    /// No such model.
+    pub fn enter(&self, request: &ChatRequest, arrival: Arrival) -> Result<Visit, ApiError> {
+        let model = self.pool.listing(&request.model)?.name.id;
+        let entry = self.live.enter(&arrival, &model);
+        let watch = Watch { track: entry.track.clone(), meters: self.metrics.of(&model) };
+        Ok(Visit { arrival, entry, watch })
+    }
+
     /// Begins an answer, on a thread of the caller's own: if the model has to be loaded first, this
     /// waits for it.
     ///
     /// # Errors
     /// As [`ChatService::answer`], and whatever keeps the model from being loaded.
     pub fn submit(&self, request: &ChatRequest, arrival: Arrival) -> Result<Answer, ApiError> {
+        let visit = self.enter(request, arrival)?;
         let model = self.pool.access(&request.model)?.wait()?;
-        ChatService::answer(model, request, arrival)
+        ChatService::answer(model, request, visit)
     }
 
     /// Begins an answer with a model. Renders and tokenises on the caller's thread, then returns at
@@ -58,11 +86,8 @@ impl ChatService {
     /// # Errors
     /// Everything that is known before the first token: template refusal, context overflow, full
     /// queue.
-    pub fn answer(
-        lease: Lease,
-        request: &ChatRequest,
-        arrival: Arrival,
-    ) -> Result<Answer, ApiError> {
+    pub fn answer(lease: Lease, request: &ChatRequest, visit: Visit) -> Result<Answer, ApiError> {
+        let Visit { arrival, entry, watch } = visit;
         let model: &Model = &lease;
         check_biases(model, request)?;
         let prompts = prompt::prompts(model, &request.input, utc(arrival.unix_seconds))?;
@@ -74,20 +99,26 @@ impl ChatService {
                 let param = prompt::param(&request.input);
                 return Err(ApiError::context_overflow(param, prompt.tokens.len(), model.context));
             }
+            watch.track.submitted.store(true, Ordering::Relaxed);
             for i in 0..request.n {
                 let cancelled = Arc::new(AtomicBool::new(false));
                 let outbox = Outbox {
                     choice: choices.len(),
                     parcels: parcels.clone(),
                     cancelled: cancelled.clone(),
+                    track: watch.track.clone(),
                 };
                 let seed = seed.wrapping_add(i as u64);
-                let engine_request = engine_request(model, request, &prompt.tokens, seed, outbox);
+                let mut engine_request =
+                    engine_request(model, request, &prompt.tokens, seed, outbox);
+                engine_request.timeout =
+                    request.timeout.map(|limit| limit.saturating_sub(arrival.at.elapsed()));
                 // On a refusal the inbox is dropped, which cancels the choices before this one.
                 model
                     .engine
                     .submit(engine_request)
                     .map_err(|refused| refusal(refused, prompt::param(&request.input)))?;
+                watch.track.prompt_tokens.fetch_add(prompt.tokens.len(), Ordering::Relaxed);
                 let (prompt_tokens, echo) = (prompt.tokens.len(), prompt.echo.clone());
                 choices.push(Ordered { cancelled, prompt_tokens, echo });
             }
@@ -107,9 +138,14 @@ impl ChatService {
             choices,
             n: request.n,
             inbox,
+            watch: watch.clone(),
         };
         let (events, ready) = mpsc::unbounded_channel();
-        Ok(Answer::new(head, Box::pin(pump::run(order, events)), ready))
+        Ok(Answer::new(
+            head,
+            Making { entry, watch, pump: Box::pin(pump::run(order, events)) },
+            ready,
+        ))
     }
 
     /// Takes nothing new and waits until what runs is finished.
@@ -136,7 +172,7 @@ fn engine_request(
         stop_tokens,
         logprobs: request.logprobs,
         constraint: None,
-        priority: 0,
+        priority: request.priority,
         timeout: None,
         pin: 0,
         sink: Box::new(outbox),

@@ -219,6 +219,8 @@ impl Session {
             seed: self.request.seed,
             stop: Vec::new(),
             end: EndOfText::Stops,
+            priority: 0,
+            timeout: None,
             logprobs: None,
         }
     }

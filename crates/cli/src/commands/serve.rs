@@ -6,11 +6,12 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use server::{App, ChatService, DEFAULT_ADDRESS, Settings};
+use server::{App, ChatService, DEFAULT_ADDRESS};
 
 use crate::env::Environment;
 use crate::load::{self, Crowd, LoadArgs, Opened};
 use crate::machine::human_bytes;
+use crate::service::ServiceArgs;
 use crate::signals;
 use crate::store::catalog::DEFAULT_ALIAS;
 
@@ -22,7 +23,8 @@ Examples:
 /// Serve a model over HTTP to OpenAI clients
 ///
 /// Answers on /v1/chat/completions, /v1/completions, /v1/models and /health. The model also answers
-/// to the name `default`. Stop with Ctrl-C: running answers finish first.
+/// to the name `default`. /readyz, /metrics and /v1/status show what it does. Stop with Ctrl-C or
+/// SIGTERM: running answers finish first, a second one ends at once.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -52,6 +54,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 200, value_name = "MS")]
     decode_stall_target_ms: u32,
     #[command(flatten)]
+    service: ServiceArgs,
+    #[command(flatten)]
     load: LoadArgs,
 }
 
@@ -63,7 +67,7 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
             args.host
         );
     }
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
+    args.service.start_log();
     // The port is taken before the model is loaded: a clash shows at once, and clients that
     // connect early wait instead of failing.
     let address = SocketAddr::new(args.host, args.port);
@@ -87,15 +91,20 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
         opened.context,
         human_bytes(opened.kv_bytes())
     );
-    let app = App::new(ChatService::new(vec![model]), Settings::default());
+    let app = App::new(ChatService::new(vec![model]), args.service.settings());
     // The engine has the processors; HTTP needs little, and of several threads every token would wake
     // two, the second to look for work that is not there. Whatever takes long has threads of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async move {
+    let served = runtime.block_on(async move {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         writeln!(out, "serving {id} on http://{address}/v1")?;
         out.flush()?;
-        server::serve(listener, app, signals::stop_requested()).await?;
-        anyhow::Ok(())
-    })
+        tokio::select! {
+            () = server::serve(listener, app, signals::stop_requested()) => Ok(()),
+            () = signals::stop_insisted() => bail!("stopped at once; running answers are cut off"),
+        }
+    });
+    // Whatever still runs there is not waited for.
+    runtime.shutdown_background();
+    served
 }

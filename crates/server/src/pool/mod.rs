@@ -112,6 +112,19 @@ pub enum Status {
     Failed,
 }
 
+impl Status {
+    /// One word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Loaded => "loaded",
+            Status::Loading => "loading",
+            Status::Unloading => "unloading",
+            Status::Unloaded => "unloaded",
+            Status::Failed => "failed",
+        }
+    }
+}
+
 /// One model of a pool as it is now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listing {

@@ -1,90 +1,18 @@
 //! What the connection does: clients that leave, come in numbers, or stay while the server stops.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::Response;
-use hearth_server::{App, router, serve};
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use hearth_server::{App, router};
+use serde_json::json;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
 use crate::client::{CHAT, chat, post};
 use crate::script::{Gate, Script};
-
-/// A server on a real socket, and the word that stops it.
-async fn start(app: App) -> (std::net::SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel();
-    let served = tokio::spawn(async move {
-        let stopped = async { drop(stopped.await) };
-        serve(listener, app, stopped).await.unwrap();
-    });
-    (address, stop, served)
-}
-
-async fn ask(address: std::net::SocketAddr, body: &Value) -> TcpStream {
-    let body = body.to_string();
-    let mut socket = TcpStream::connect(address).await.unwrap();
-    let head = format!(
-        "POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
-         Connection: close\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    socket.write_all((head + &body).as_bytes()).await.unwrap();
-    socket
-}
-
-/// Reads until the text holds `mark`.
-async fn read_until(socket: &mut TcpStream, mark: &str) -> String {
-    let mut text = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let seen = String::from_utf8_lossy(&text);
-        if seen.contains(mark) {
-            return seen.into_owned();
-        }
-        let n = socket.read(&mut buffer).await.unwrap();
-        assert!(n > 0, "the connection closed before {mark:?}: {seen}");
-        text.extend_from_slice(&buffer[..n]);
-    }
-}
-
-async fn rest(mut socket: TcpStream) -> String {
-    let mut text = String::new();
-    socket.read_to_string(&mut text).await.unwrap();
-    text
-}
-
-/// Waits for something another thread does.
-async fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        tokio::task::yield_now().await;
-    }
-}
-
-fn stats(app: &App) -> engine::Stats {
-    app.chat.models()[0].engine.stats()
-}
-
-fn idle(app: &App) -> bool {
-    let stats = stats(app);
-    (stats.running, stats.waiting, stats.blocks.held) == (0, 0, 0)
-}
-
-/// So many words that no answer ends by itself.
-fn endless() -> Script {
-    let words: Vec<String> = (0..3000).map(|i| format!("word{i} ")).collect();
-    Script::says(&words.iter().map(String::as_str).collect::<Vec<_>>())
-}
+use crate::socket::{ask, endless, idle, read_until, rest, start, stats, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_come_before_the_first_token() {
@@ -160,45 +88,6 @@ async fn a_full_queue_refuses_before_a_stream_opens() {
     );
     gate.open();
     assert!(rest(first).await.contains("Two") && rest(second).await.contains("Two"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_told_to_stop_finishes_its_answers() {
-    let (script, gate) = Script::says(&["Two", " ducks"]).gated();
-    let app = script.app();
-    let (address, stop, served) = start(app.clone()).await;
-    let mut socket = ask(address, &chat(json!({"stream": true}))).await;
-    gate.give(1);
-    read_until(&mut socket, "Two").await;
-    stop.send(()).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while status(&app).await != 503 {
-        assert!(Instant::now() < deadline, "the server still takes requests");
-    }
-    gate.open();
-    let text = rest(socket).await;
-    assert!(text.contains(" ducks") && text.contains("[DONE]"), "{text}");
-    served.await.unwrap();
-    assert!(TcpStream::connect(address).await.is_err());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_told_to_stop_does_not_wait_for_ever() {
-    let (mut script, gate) = Script::says(&["Two"]).gated();
-    script.settings.grace = Duration::ZERO;
-    let (address, stop, served) = start(script.app()).await;
-    let mut socket = ask(address, &chat(json!({"stream": true}))).await;
-    read_until(&mut socket, "\r\n\r\n").await;
-    stop.send(()).unwrap();
-    served.await.unwrap();
-    gate.open();
-}
-
-/// Status of a streamed chat, which is dropped at once.
-async fn status(app: &App) -> u16 {
-    let body = Body::from(chat(json!({"stream": true})).to_string());
-    let response = router(app.clone()).oneshot(Request::post(CHAT).body(body).unwrap()).await;
-    response.unwrap().status().as_u16()
 }
 
 /// A request that is dropped together with this.

@@ -2,10 +2,15 @@
 
 mod client;
 mod script;
+mod socket;
 
+mod cancelling;
 mod chat;
 mod completions;
 mod connection;
+mod limits;
+mod operation;
 mod pool;
 mod refusals;
+mod stopping;
 mod streams;

@@ -443,3 +443,25 @@ async fn streams_from_a_model_that_has_to_be_loaded_begin_after_it_is_there() {
     let frames = post(&house.app, CHAT, &body).await.frames();
     assert_eq!(deltas(&frames, 0), ["Amber"]);
 }
+
+#[tokio::test]
+async fn who_waits_for_a_model_is_listed_and_need_not_wait_for_ever() {
+    let mut house = house(&[10], 100, Rules::default());
+    assert_eq!(send(&house.app, "GET", "/readyz", "").await.status, 200);
+    house.part("a").door.set(true);
+    let waiting = house.asking("a");
+    house.began.recv().await.unwrap();
+    let ready = send(&house.app, "GET", "/readyz", "").await;
+    assert_eq!((ready.status.as_u16(), &ready.json()["status"]), (503, &json!("loading")));
+    let listed = send(&house.app, "GET", "/v1/requests", "").await.ok()["data"][0].clone();
+    assert_eq!((&listed["state"], &listed["model"]), (&json!("loading"), &json!("a")));
+    let body = chat(json!({"model": "a", "stream": true, "timeout": 0.05}));
+    assert_eq!(post(&house.app, CHAT, &body).await.error(504)["code"], "timeout");
+    let cancel = format!("/v1/requests/{}/cancel", listed["request_id"].as_str().unwrap());
+    post(&house.app, &cancel, &json!({})).await.ok();
+    assert_eq!(waiting.await.unwrap().error(499)["code"], "request_cancelled");
+    assert_eq!(house.app.chat.live().count(), 0);
+    house.part("a").door.set(false);
+    assert_eq!(text(&house.ask("a").await), "Amber");
+    assert_eq!(send(&house.app, "GET", "/readyz", "").await.status, 200);
+}

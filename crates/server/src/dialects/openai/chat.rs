@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::sampling::{self, StreamUsage};
-use super::wire::{self, Envelope, finish_word};
+use super::wire::{self, Envelope};
 use super::{error_body, messages, tools};
 use crate::answer::Head;
 use crate::endpoint::{Call, Endpoint, Writer};
@@ -39,6 +39,8 @@ impl Endpoint for Chat {
             seed: sampling::seed(body)?,
             stop: sampling::stop(body)?,
             end: sampling::end_of_text(body)?,
+            priority: sampling::priority(body)?,
+            timeout: sampling::timeout(body)?,
             logprobs: logprobs(body)?,
         };
         let writer = ChatWriter { usage, opened: Vec::new(), logprobs: request.logprobs };
@@ -162,7 +164,7 @@ impl Writer for ChatWriter {
                 "index": index,
                 "message": message,
                 "logprobs": scores(self.logprobs, &choice.logprobs),
-                "finish_reason": finish_word(choice.reason),
+                "finish_reason": choice.reason.name(),
             })
         };
         let choices = whole.choices.into_iter().enumerate().map(choice).collect();
@@ -180,7 +182,7 @@ fn choice_chunk(
         "index": index,
         "delta": delta,
         "logprobs": logprobs,
-        "finish_reason": reason.map(finish_word),
+        "finish_reason": reason.map(FinishReason::name),
     })
 }
 

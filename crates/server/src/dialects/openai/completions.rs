@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::error_body;
 use super::sampling::{self, StreamUsage};
-use super::wire::{self, Envelope, finish_word};
+use super::wire::{self, Envelope};
 use crate::answer::Head;
 use crate::endpoint::{Call, Endpoint, Writer};
 use crate::error::ApiError;
@@ -53,6 +53,8 @@ impl Endpoint for Completions {
             seed: sampling::seed(body)?,
             stop: sampling::stop(body)?,
             end: sampling::end_of_text(body)?,
+            priority: sampling::priority(body)?,
+            timeout: sampling::timeout(body)?,
             logprobs,
         };
         Ok(Call { request, delivery, writer: CompletionsWriter { usage, logprobs } })
@@ -122,7 +124,7 @@ impl CompletionsWriter {
             "index": index,
             "text": text,
             "logprobs": self.logprobs.map(|_| scores(logprobs)),
-            "finish_reason": reason.map(finish_word),
+            "finish_reason": reason.map(FinishReason::name),
         })
     }
 

@@ -7,9 +7,12 @@ use crate::error::{ApiError, ErrorKind};
 /// `{"error": {"message", "type", "code", "param"}}`.
 pub(crate) fn error_body(error: &ApiError) -> Value {
     let kind = match error.kind {
-        ErrorKind::Invalid | ErrorKind::Method | ErrorKind::Conflict | ErrorKind::BodyTooLarge => {
-            "invalid_request_error"
-        }
+        ErrorKind::Invalid
+        | ErrorKind::Method
+        | ErrorKind::Conflict
+        | ErrorKind::BodyTooLarge
+        | ErrorKind::SlowBody
+        | ErrorKind::Cancelled => "invalid_request_error",
         ErrorKind::NotFound => "not_found_error",
         ErrorKind::Overloaded => "rate_limit_error",
         ErrorKind::TimedOut => "timeout_error",

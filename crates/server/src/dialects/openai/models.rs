@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::endpoint;
 use crate::error::{ApiError, ErrorKind};
 use crate::fields::Fields;
-use crate::pool::{Access, Listing, Status};
+use crate::pool::{Access, Listing};
 
 pub(super) async fn list(State(app): State<App>) -> Response {
     let data: Vec<Value> = app.chat.pool().list().iter().map(entry).collect();
@@ -57,6 +57,7 @@ pub(super) async fn unpin(State(app): State<App>, Path(path): Path<String>, uri:
 }
 
 async fn load(app: &App, id: &str) -> Result<Listing, ApiError> {
+    app.check_draining()?;
     let pool = app.chat.pool();
     if let Access::Later(waiting) = pool.access(id)? {
         waiting.await?;
@@ -113,21 +114,11 @@ fn entry(model: &Listing) -> Value {
         "max_model_len": context,
         "context_window": context,
         "aliases": model.name.aliases,
-        "status": status(model.status),
+        "status": model.status.name(),
         "size_bytes": survey.map(|survey| survey.bytes),
         "pinned": model.pinned,
         "in_use": model.in_use,
         "waiting": model.waiting,
         "error": model.error,
     })
-}
-
-fn status(status: Status) -> &'static str {
-    match status {
-        Status::Loaded => "loaded",
-        Status::Loading => "loading",
-        Status::Unloading => "unloading",
-        Status::Unloaded => "unloaded",
-        Status::Failed => "failed",
-    }
 }

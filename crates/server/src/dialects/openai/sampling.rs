@@ -1,6 +1,7 @@
 //! Fields that chat and completions share: sampling, lengths, stops, streaming.
 
 use std::ops::Bound;
+use std::time::Duration;
 
 use engine::TokenId;
 
@@ -14,6 +15,8 @@ const MAX_N: usize = 16;
 /// Most stop strings, and most bytes of one.
 const MAX_STOPS: usize = 16;
 const MAX_STOP_BYTES: usize = 1024;
+/// Longest time an answer may be given: a day.
+const MAX_TIMEOUT: f64 = 86_400.0;
 /// Most entries of `logit_bias`, as in OpenAI's own API.
 const MAX_BIASES: usize = 1024;
 
@@ -88,6 +91,18 @@ pub(super) fn end_of_text(body: &Fields) -> Result<EndOfText, ApiError> {
         Some(true) => EndOfText::Ignored,
         _ => EndOfText::Stops,
     })
+}
+
+/// `priority`, as in vLLM: lower is served earlier.
+pub(super) fn priority(body: &Fields) -> Result<i32, ApiError> {
+    let priority = body.integer("priority", i32::MIN.into()..=i32::MAX.into())?;
+    Ok(priority.and_then(|priority| i32::try_from(priority).ok()).unwrap_or(0))
+}
+
+/// `timeout`: seconds that the whole answer may take.
+pub(super) fn timeout(body: &Fields) -> Result<Option<Duration>, ApiError> {
+    let range = (Bound::Excluded(0.0), Bound::Included(MAX_TIMEOUT));
+    Ok(body.number("timeout", range)?.map(Duration::from_secs_f32))
 }
 
 /// How the answer is sent, and whether a stream ends with its usage.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::error::error_body;
 use super::sampling::StreamUsage;
 use crate::answer::Head;
+use crate::endpoint::rounded;
 use crate::error::ApiError;
 use crate::event::{Event, FinishReason, Scored, Usage};
 use crate::frames::Frames;
@@ -56,16 +57,8 @@ pub(super) fn fail(error: &ApiError, out: &mut Frames) {
     out.word("[DONE]");
 }
 
-pub(super) fn finish_word(reason: FinishReason) -> &'static str {
-    match reason {
-        FinishReason::Stop => "stop",
-        FinishReason::Length => "length",
-    }
-}
-
 /// OpenAI's usage, and what one needs to judge or repeat the answer: timings and the seed.
 fn usage_json(head: &Head, usage: &Usage) -> Value {
-    let rounded = |number: f64| (number * 1000.0).round() / 1000.0;
     let timings = &usage.timings;
     json!({
         "prompt_tokens": usage.prompt_tokens,

@@ -1,0 +1,77 @@
+//! What the caches hold, and emptying them.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+use super::refuse;
+use super::status::blocks;
+use crate::app::{App, Loaded};
+use crate::endpoint;
+use crate::error::{ApiError, ErrorKind};
+use crate::fields::Fields;
+use crate::model::Model;
+
+/// `GET /v1/cache/stats`.
+pub(super) async fn stats(State(app): State<App>) -> Response {
+    let models: Vec<Value> = app.loaded().iter().map(model).collect();
+    endpoint::json(StatusCode::OK, &json!({"models": models}))
+}
+
+fn model(loaded: &Loaded) -> Value {
+    let totals = &loaded.stats.totals;
+    let reasons = totals.misses.by_name().into_iter();
+    let misses: Map<String, Value> = reasons.map(|(name, n)| (name.to_owned(), n.into())).collect();
+    json!({
+        "id": loaded.id,
+        "memory": blocks(loaded),
+        "tokens_looked_up": totals.prefix_queries,
+        "tokens_found": totals.prefix_hits,
+        "misses": misses,
+        "prefix_waits": totals.prefix_waits,
+    })
+}
+
+/// `POST /v1/cache/clear`: of one model, if the body names it, else of all that are loaded. What
+/// running requests hold stays until they are done.
+pub(super) async fn clear(State(app): State<App>, body: Bytes) -> Response {
+    // An engine answers after its current pass, so not on the threads that carry streams.
+    match endpoint::aside(move || cleared(&app, &body)).await {
+        Ok(body) => endpoint::json(StatusCode::OK, &body),
+        Err(error) => refuse(&error),
+    }
+}
+
+fn cleared(app: &App, body: &[u8]) -> Result<Value, ApiError> {
+    let mut models = app.chat.models();
+    if let Some(name) = wanted(body)? {
+        let id = app.chat.pool().listing(&name)?.name.id;
+        models.retain(|model| model.id == id);
+    }
+    let models: Vec<Value> = models.iter().map(clear_one).collect::<Result<_, _>>()?;
+    Ok(json!({"models": models}))
+}
+
+/// The model that a body names.
+fn wanted(body: &[u8]) -> Result<Option<String>, ApiError> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let body = crate::json::parse(body)?;
+    Ok(Fields::body(&body)?.text("model")?.map(str::to_owned))
+}
+
+fn clear_one(model: &Arc<Model>) -> Result<Value, ApiError> {
+    let cleared = model.engine.clear_cache().map_err(|refused| {
+        ApiError::new(ErrorKind::Unavailable, "engine_error", refused.to_string())
+    })?;
+    tracing::info!(model = model.id, blocks = cleared.blocks, "cache cleared");
+    Ok(json!({
+        "id": model.id,
+        "memory": {"blocks": cleared.blocks, "tokens": cleared.blocks * engine::BLOCK},
+    }))
+}

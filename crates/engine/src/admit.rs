@@ -52,7 +52,8 @@ impl Engine {
             let left = next.request.max_tokens.saturating_sub(next.n_generated());
             let charge = Charge::new(next.tokens.len(), left, self.bounds.longest());
             let Ok(key) = self.book.open(&next.tokens, charge, next.request.pin) else { break };
-            let Some(seq) = self.line.pop() else { break };
+            let Some(mut seq) = self.line.pop() else { break };
+            seq.own = self.book.len(key);
             self.totals.resumed += u64::from(seq.times.started.is_some());
             self.totals.prefix_queries += seq.tokens.len() as u64;
             self.totals.prefix_hits += self.book.len(key) as u64;

@@ -55,6 +55,8 @@ pub struct Engine {
     pub(crate) work: Work,
     pub(crate) tempo: Tempo,
     pub(crate) logits: Vec<f32>,
+    /// A block on its way from one place to another.
+    pub(crate) copied: Vec<u8>,
     pub(crate) n_arrived: u64,
     pub(crate) pace: Pace,
     pub(crate) totals: Totals,
@@ -99,6 +101,7 @@ impl Engine {
             work: Work::default(),
             tempo: Tempo::default(),
             logits: Vec::new(),
+            copied: Vec::new(),
             n_arrived: 0,
             pace: Pace::default(),
             totals: Totals::default(),
@@ -168,7 +171,7 @@ impl Engine {
 
     fn pass(&mut self, begun: Duration) -> Result<(), DeviceError> {
         self.restore()?;
-        let turns = self.plan(begun);
+        let turns = self.plan(begun)?;
         // Before the pass overwrites what was dropped for it.
         self.follow_changes()?;
         if turns.is_empty() && self.is_restoring() {

@@ -17,7 +17,7 @@ pub trait Executor: Send {
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError>;
 
     /// Bytes of one cache block, as [`Executor::read_block`] gives them. 0 says that blocks cannot
-    /// be copied out, so that nothing is kept on disk.
+    /// be copied out, so that nothing is kept on disk, and only whole blocks are shared.
     fn block_bytes(&self) -> usize {
         0
     }

@@ -29,7 +29,7 @@ enum End {
 
 impl Engine {
     /// Fills `batch` with every running sequence's share of rows, as far as there are blocks.
-    pub(crate) fn plan(&mut self, now: Duration) -> Vec<Turn> {
+    pub(crate) fn plan(&mut self, now: Duration) -> Result<Vec<Turn>, DeviceError> {
         self.batch.tokens.clear();
         self.batch.spans.clear();
         self.batch.want.clear();
@@ -44,13 +44,16 @@ impl Engine {
             if rows == 0 || idx >= self.running.len() {
                 continue;
             }
-            let rows = self.make_room(idx, rows);
+            self.fork(idx)?;
+            let Running { key, seq } = &self.running[idx];
+            let behind = seq.tokens.len() - self.book.len(*key);
+            let rows = self.make_room(idx, rows.min(behind));
             if rows > 0 {
                 self.start(idx, now);
                 turns.push(self.add_span(idx, rows));
             }
         }
-        turns
+        Ok(turns)
     }
 
     /// Notes and tells that a sequence gets its first rows.
@@ -115,6 +118,7 @@ impl Engine {
                 spill.follow(&self.book.take_changes(), origin, &mut *self.executor)?;
             }
             let done = self.book.len(*key);
+            seq.own = done;
             seq.progress(done);
             if done < seq.tokens.len() {
                 continue;

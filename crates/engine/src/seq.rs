@@ -28,6 +28,9 @@ pub(crate) struct Seq {
     pub miss: Option<Miss>,
     /// Tokens of the prompt that the receiver knows to be computed.
     told: usize,
+    /// Up to here it computed its tokens itself, or had them when it came in. What comes after and
+    /// is there all the same, others computed meanwhile.
+    pub own: usize,
     pub times: Times,
 }
 
@@ -54,6 +57,7 @@ impl Seq {
             on_disk: VecDeque::new(),
             miss: None,
             told: 0,
+            own: 0,
             times: Times { submitted, ..Times::default() },
         }
     }

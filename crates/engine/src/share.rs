@@ -3,10 +3,13 @@
 //!
 //! Who gets them then is `plan.rs`'s business.
 
-use backend::BLOCK;
+use backend::{BLOCK, DeviceError};
 
+use crate::Totals;
+use crate::cache::Fork;
 use crate::engine::{Engine, Running};
 use crate::plan::{Budget, Shares, share_rows};
+use crate::seq::Seq;
 use crate::tempo::Work;
 
 /// Rows that prompts get in any pass, so that they never stand still however long passes take.
@@ -23,12 +26,25 @@ impl Engine {
                 continue;
             }
             let gained = self.book.adopt(*key, &seq.tokens);
-            self.totals.prefix_hits += gained as u64;
-            if seq.times.started.is_some() && seq.n_generated() == 0 {
-                seq.cached_tokens += gained;
-                self.totals.cached_tokens += gained as u64;
-            }
+            count_gain(seq, gained, &mut self.totals);
         }
+    }
+
+    /// Lets a sequence begin its next block with a copy of one that begins alike, if there is one.
+    pub(crate) fn fork(&mut self, idx: usize) -> Result<(), DeviceError> {
+        let block_bytes = self.executor.block_bytes();
+        if block_bytes == 0 {
+            return Ok(());
+        }
+        let Running { key, seq } = &mut self.running[idx];
+        let before = self.book.len(*key);
+        let Some(Fork { from, to }) = self.book.fork(*key, &seq.tokens) else { return Ok(()) };
+        count_gain(seq, self.book.len(*key) - before, &mut self.totals);
+        // What made room is kept first.
+        self.follow_changes()?;
+        self.copied.resize(block_bytes, 0);
+        self.executor.read_block(from, &mut self.copied)?;
+        self.executor.write_block(to, &self.copied)
     }
 
     /// How many rows each running sequence should get.
@@ -63,12 +79,17 @@ impl Engine {
         self.tempo.rows_within(target * 4 / 5, base, depth).max(MIN_CHUNK)
     }
 
-    /// How many of the next rows of `b` are rows that `a` would take over: whole blocks, and enough
-    /// of them.
+    /// How many of the next rows of `b` are rows that `a` would take over. Once `a` has begun to
+    /// wait, it waits to the end of what they share.
     fn leaves(&self, a: &Running, b: &Running) -> usize {
-        let common = common_blocks(a, b);
-        let (done_a, done_b) = (self.book.len(a.key), self.book.len(b.key));
-        if common < done_a + MIN_SHARED { 0 } else { common.saturating_sub(done_b) }
+        let common = match self.executor.block_bytes() {
+            0 => common_start(a, b) / BLOCK * BLOCK,
+            _ => common_start(a, b),
+        };
+        if common < a.seq.own + MIN_SHARED || common <= self.book.len(a.key) {
+            return 0;
+        }
+        common.saturating_sub(self.book.len(b.key))
     }
 
     /// Another sequence is computing the next block of the one at `idx` already.
@@ -80,16 +101,23 @@ impl Engine {
             other.key != own.key
                 && other.seq.times.started.is_some()
                 && (done..other.seq.n_prompt).contains(&at)
-                && common_blocks(own, other) > done
+                && common_start(own, other) >= done + BLOCK
         };
         self.running.iter().any(is_ahead)
     }
 }
 
-/// Tokens at the start of `a`, in whole blocks and leaving one to compute, that `b` has too.
-fn common_blocks(a: &Running, b: &Running) -> usize {
+/// Tokens at the start of `a`, leaving one to compute, that `b` has too.
+fn common_start(a: &Running, b: &Running) -> usize {
     let (a, b) = (&a.seq.tokens, &b.seq.tokens);
-    let most = (a.len() - 1).min(b.len());
-    let equal = a[..most].iter().zip(&b[..most]).take_while(|(a, b)| a == b).count();
-    equal / BLOCK * BLOCK
+    a[..a.len() - 1].iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Notes that a sequence has `gained` tokens more without computing them.
+fn count_gain(seq: &mut Seq, gained: usize, totals: &mut Totals) {
+    totals.prefix_hits += gained as u64;
+    if seq.times.started.is_some() && seq.n_generated() == 0 {
+        seq.cached_tokens += gained;
+        totals.cached_tokens += gained as u64;
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::*;
-use hearth_engine::{Answer, Engine, Event, Limits, Miss, StopReason, Usage};
+use hearth_engine::{Answer, Engine, Event, Limits, Miss, Sampling, StopReason, Usage};
 
 fn prompt(n: usize, salt: u32) -> Vec<u32> {
     (0..n as u32).map(|i| (i * 5 + i / 7 + salt) % VOCAB as u32).collect()
@@ -82,7 +82,8 @@ fn a_beginning_that_many_share_is_computed_once() {
     let answers: Vec<_> = (0..16).map(|i| submit(&mut engine, &with_tail(i))).collect();
     run(&mut engine);
     let totals = engine.stats().totals;
-    assert_eq!(totals.prompt_rows, ROWS_OF_16);
+    // One user's, and the three tokens of each of the others.
+    assert_eq!(totals.prompt_rows, 1503 + 15 * 3);
     assert_eq!(totals.cached_tokens, 16 * 1503 - totals.prompt_rows);
     assert_eq!(totals.prefix_hits, totals.cached_tokens);
     assert!(totals.prefix_waits >= 15);
@@ -91,12 +92,10 @@ fn a_beginning_that_many_share_is_computed_once() {
         assert_eq!(found.said(), alone(&with_tail(i), 400, 4096).said());
         let End::Done(_, usage) = found.end else { panic!("not done") };
         assert_eq!(usage.cached_tokens > 0, i > 0);
-        assert_eq!(usage.miss, (i == 0).then_some(Miss::Cold));
+        let expected = if i == 0 { Miss::Cold } else { Miss::Diverged { block: 46 } };
+        assert_eq!(usage.miss, Some(expected));
     }
 }
-
-/// Whole blocks are shared, so each of the others computes its last 31 tokens.
-const ROWS_OF_16: u64 = 1503 + 15 * 31;
 
 /// The one that computes for all leaves; another one goes on where it stopped.
 #[test]
@@ -110,13 +109,72 @@ fn a_leader_that_leaves_costs_nothing() {
         answers[0] = None;
         run(&mut engine);
         let rows = engine.stats().totals.prompt_rows;
-        // What of the leader's chunks was no whole block yet is computed again.
-        assert!(rows <= 701 + 32 + 4 * 32, "{rows} rows, leaving after {leaves_after}");
+        assert!(rows <= 701 + 4, "{rows} rows, leaving after {leaves_after}");
         for (ask, answer) in asks.iter().zip(answers) {
             let Some(answer) = answer else { continue };
             assert_eq!(outcome(answer).said(), alone(ask, 400, 4096).said());
         }
     }
+}
+
+/// One prompt, and then answers of its own to each of `n` requests.
+#[test]
+fn choices_of_one_prompt_compute_it_once() {
+    let mut engine = engine(Toy::new(100), limits(50, 8, 4096));
+    let choice = |seed| Ask {
+        sampling: Sampling { temperature: 0.9, seed, ..Sampling::default() },
+        ..Ask::greedy(&prompt(333, 0), 20)
+    };
+    let answers: Vec<_> = (0..6).map(|seed| submit(&mut engine, &choice(seed))).collect();
+    run(&mut engine);
+    assert_eq!(engine.stats().totals.prompt_rows, 333 + 5);
+    for (seed, answer) in (0..).zip(answers) {
+        assert_eq!(outcome(answer).said(), alone(&choice(seed), 100, 4096).said());
+    }
+}
+
+/// Runs `first`, then `second`. Returns how many tokens of the second were not computed again.
+fn reused(first: &Ask, second: &Ask) -> usize {
+    let mut engine = engine(Toy::new(16), limits(64, 1, 400));
+    let before = submit(&mut engine, first);
+    run(&mut engine);
+    assert!(matches!(outcome(before).end, End::Done(..)));
+    let answer = submit(&mut engine, second);
+    run(&mut engine);
+    let found = outcome(answer);
+    assert_eq!(found.said(), alone(second, 16, 400).said());
+    found.cached.unwrap()
+}
+
+/// An exact repeat computes one token and never none (K01).
+#[test]
+fn a_repeated_prompt_computes_one_token() {
+    for n in [2, 31, 32, 33, 40, 64, 65] {
+        let ask = Ask::greedy(&prompt(n, 0), 3);
+        assert_eq!(reused(&ask, &ask), n - 1, "{n} tokens");
+    }
+}
+
+/// As many tokens as the prompts have in common, wherever in a block that ends (K02).
+#[test]
+fn reuse_goes_as_far_as_prompts_are_equal() {
+    for (cached, shared) in [(30, 21), (30, 30), (6, 5), (40, 27), (100, 33), (100, 100), (70, 64)]
+    {
+        let first = Ask::greedy(&prompt(cached, 0), 0);
+        let other = (0..60).map(|i| (prompt(200, 0)[shared] + 1 + i % 5) % VOCAB as u32);
+        let second: Vec<u32> = prompt(shared, 0).into_iter().chain(other).collect();
+        assert_eq!(reused(&first, &Ask::greedy(&second, 4)), shared, "{shared} of {cached}");
+    }
+}
+
+/// The next turn of a conversation goes on where the answer ended.
+#[test]
+fn a_next_turn_computes_what_is_new() {
+    let first = Ask::greedy(&prompt(50, 0), 12);
+    let answer = alone(&first, 16, 400).tokens;
+    let next = [first.prompt.clone(), answer, vec![1, 2, 3]].concat();
+    // The last token of the answer was chosen, and never run.
+    assert_eq!(reused(&first, &Ask::greedy(&next, 2)), 50 + 11);
 }
 
 /// Nobody waits for a beginning that is hardly longer than what it has.

@@ -209,7 +209,7 @@ fn the_cache_can_be_cleared() {
         outcome(answer).cached
     };
     assert_eq!((cached(), cached()), (Some(0), Some(64)));
-    assert_eq!(handle.clear_cache(), Ok(Cleared { blocks: 2, disk: None }));
+    assert_eq!(handle.clear_cache(), Ok(Cleared { blocks: 3, disk: None }));
     assert_eq!(handle.clear_cache(), Ok(Cleared { blocks: 0, disk: None }));
     assert_eq!(cached(), Some(0));
     handle.shutdown();

@@ -3,25 +3,14 @@
 
 mod common;
 
-use std::path::Path;
 use std::time::Duration;
 
 use backend::reference::Reference;
 use backend::{BLOCK, Backend, TokenId};
-use common::{Ask, Outcome, assert_books_balance, outcome, run, submit};
+use common::{Ask, Outcome, assert_books_balance, checkpoint, outcome, run, submit};
 use cpu::{Cpu, Options};
 use hearth_engine::{DiskOptions, Engine, ExecutorShape, Limits, ModelExecutor, Sampling};
-use models::{Decoder, tiny};
-use weights::Checkpoint;
-
-/// A packed model of the models crate's own goldens, or else a tiny one in bf16.
-fn checkpoint(name: &str) -> Checkpoint {
-    let mlx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests/fixtures/mlx");
-    match tiny::config(name) {
-        Some(config) => tiny::checkpoint(config, 5).unwrap(),
-        None => Checkpoint::open(&mlx.join(name)).unwrap(),
-    }
-}
+use models::Decoder;
 
 fn engine<B: Backend>(device: B, name: &str, rows: usize, seqs: usize) -> Engine {
     let checkpoint = checkpoint(name);

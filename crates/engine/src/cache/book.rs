@@ -20,10 +20,17 @@ const PINNED_SHARE: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SeqKey(u64);
 
+/// A beginning of a block that was taken over: the first tokens of `from` go on in `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fork {
+    pub from: BlockId,
+    pub to: BlockId,
+}
+
 /// A block is always exactly one of:
 /// - free;
 /// - held by the sequences that read it, one of which may still be writing it;
-/// - cached: full, in the index, held by nobody, dropped when room is needed.
+/// - cached: in the index, held by nobody, dropped when room is needed.
 ///
 /// Every full block of an open sequence is in the index. So the blocks that nobody holds are
 /// never before ones that somebody holds, and all of them can be dropped.
@@ -66,9 +73,8 @@ impl CacheBook {
     }
 
     /// Starts a sequence from the longest cached prefix of `tokens`, leaving at least one token to
-    /// compute, if there is room for what it is charged. Whole blocks only: a block that is not
-    /// full is still being written by somebody. Whole blocks among the first `pin` tokens are
-    /// pinned.
+    /// compute, if there is room for what it is charged. Whole blocks only; for more see
+    /// [`CacheBook::fork`]. Whole blocks among the first `pin` tokens are pinned.
     pub(crate) fn open(
         &mut self,
         tokens: &[TokenId],
@@ -99,15 +105,13 @@ impl CacheBook {
         for (idx, tokens) in all_but_one.as_chunks::<BLOCK>().0.iter().enumerate().skip(n_full) {
             let parent = idx.checked_sub(1).map(|last| seq.blocks[last]);
             let Some(block) = self.index.find(parent, tokens) else { break };
-            if self.pool.share(block) {
-                self.index.wake(block);
-            }
+            self.hold(block);
             if idx < seq.n_pin {
                 self.index.pin(block);
             }
             // Only the first can be one that was begun.
             for own in seq.blocks.drain(idx..) {
-                self.release(own);
+                self.give_up(own);
             }
             seq.blocks.push(block);
             seq.len = (idx + 1) * BLOCK;
@@ -117,19 +121,52 @@ impl CacheBook {
         gained
     }
 
+    /// Takes over the beginning of a block that goes on otherwise, leaving at least one token to
+    /// compute: reserves a block of the sequence's own, and counts as committed what it will hold.
+    /// **Whoever calls has to copy the whole block before anything else happens.** A block that it
+    /// has begun itself is given up. `None` if there is nothing to gain, or no room.
+    pub(crate) fn fork(&mut self, key: SeqKey, tokens: &[TokenId]) -> Option<Fork> {
+        let seq = self.seqs.get(&key)?;
+        let n_full = seq.len / BLOCK;
+        // Never a whole block: those are shared.
+        let end = tokens.len().saturating_sub(1).min((n_full + 1) * BLOCK - 1);
+        let rest = tokens.get(n_full * BLOCK..end)?;
+        let parent = n_full.checked_sub(1).map(|idx| seq.blocks[idx]);
+        let (from, n) = self.index.nearest(parent, rest)?;
+        if n <= seq.len % BLOCK {
+            return None;
+        }
+        // Held meanwhile, so that it is not the one that makes room.
+        self.hold(from);
+        let to = take(&mut self.pool, &mut self.index);
+        if let Some(to) = to
+            && let Some(mut seq) = self.seqs.remove(&key)
+        {
+            for own in seq.blocks.drain(n_full..) {
+                self.give_up(own);
+            }
+            seq.blocks.push(to);
+            seq.len = n_full * BLOCK + n;
+            self.seqs.insert(key, seq);
+        }
+        self.release(from);
+        to.map(|to| Fork { from, to })
+    }
+
     /// Why the index has no more of `tokens` than the sequence has. `None`: it has all there is to
     /// know, or the sequence goes on from everything that was known.
     pub(crate) fn miss(&self, key: SeqKey, tokens: &[TokenId]) -> Option<Miss> {
         let seq = self.seqs.get(&key)?;
         let all_but_one = &tokens[..tokens.len().saturating_sub(1)];
-        let blocks = all_but_one.as_chunks::<BLOCK>().0;
-        if blocks.is_empty() {
+        if seq.len >= all_but_one.len() {
+            return None;
+        }
+        if seq.len == 0 && all_but_one.len() < BLOCK {
             return Some(Miss::TooShort);
         }
         let n_known = seq.len / BLOCK;
-        let next = blocks.get(n_known)?;
         let parent = n_known.checked_sub(1).map(|last| seq.blocks[last]);
-        self.index.miss(parent, next, n_known)
+        self.index.miss(parent, &all_but_one[n_known * BLOCK..], n_known)
     }
 
     /// Everything that was published or dropped since the last call, in order.
@@ -155,12 +192,7 @@ impl CacheBook {
         let Some(seq) = self.seqs.get_mut(&key) else { return 0 };
         let needed = (seq.len + rows).div_ceil(BLOCK).saturating_sub(seq.blocks.len());
         for _ in 0..needed.min(n_available) {
-            if self.pool.free().is_empty()
-                && let Some(block) = self.index.evict()
-            {
-                self.pool.put_back(block);
-            }
-            let Some(block) = self.pool.take() else { break };
+            let Some(block) = take(&mut self.pool, &mut self.index) else { break };
             seq.blocks.push(block);
         }
         rows.min(seq.blocks.len() * BLOCK - seq.len)
@@ -179,11 +211,9 @@ impl CacheBook {
             match self.index.find(parent, tokens) {
                 // Another sequence got there first. The two blocks hold the same, so one will do.
                 Some(block) => {
-                    if self.pool.share(block) {
-                        self.index.wake(block);
-                    }
+                    self.hold(block);
                     let own = std::mem::replace(&mut seq.blocks[idx], block);
-                    self.release(own);
+                    self.give_up(own);
                 }
                 None => self.index.publish(parent, tokens, seq.blocks[idx]),
             }
@@ -194,10 +224,24 @@ impl CacheBook {
         for block in seq.blocks.drain(seq.len.div_ceil(BLOCK)..) {
             self.release(block);
         }
+        self.publish_last(&seq, tokens);
         self.seqs.insert(key, seq);
     }
 
-    /// Ends a sequence. Its full blocks stay cached.
+    /// Enters the last block, if it is not full, under the tokens it has so far. If another block
+    /// begins with them, that one will do.
+    fn publish_last(&mut self, seq: &Seq, tokens: &[TokenId]) {
+        let n_full = seq.len / BLOCK;
+        let last = &tokens[n_full * BLOCK..seq.len];
+        let parent = n_full.checked_sub(1).map(|idx| seq.blocks[idx]);
+        let Some(&own) = seq.blocks.get(n_full) else { return };
+        match self.index.nearest(parent, last) {
+            Some((other, n)) if n == last.len() && other != own => self.index.withdraw(own),
+            _ => self.index.publish(parent, last, own),
+        }
+    }
+
+    /// Ends a sequence. Its blocks stay cached.
     pub(crate) fn close(&mut self, key: SeqKey) {
         self.now += 1;
         for block in self.seqs.remove(&key).into_iter().flat_map(|seq| seq.blocks) {
@@ -254,6 +298,19 @@ impl CacheBook {
         self.index.faults(&holders)
     }
 
+    /// One more sequence reads `block`, which is in the index.
+    fn hold(&mut self, block: BlockId) {
+        if self.pool.share(block) {
+            self.index.wake(block);
+        }
+    }
+
+    /// A sequence has found another block that holds what its own `block` was to hold.
+    fn give_up(&mut self, block: BlockId) {
+        self.index.withdraw(block);
+        self.release(block);
+    }
+
     fn release(&mut self, block: BlockId) {
         if !self.pool.release(block) {
             return;
@@ -269,4 +326,14 @@ impl CacheBook {
     fn n_available(&self) -> usize {
         self.pool.holders().len() - self.pool.n_held()
     }
+}
+
+/// A block for somebody, if need be the one that has been cached for longest.
+fn take(pool: &mut Pool, index: &mut PrefixIndex) -> Option<BlockId> {
+    if pool.free().is_empty()
+        && let Some(block) = index.evict()
+    {
+        pool.put_back(block);
+    }
+    pool.take()
 }

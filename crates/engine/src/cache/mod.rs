@@ -1,9 +1,9 @@
 //! Who holds which cache block. Ids only: no tensors, no model, no clock.
 //!
 //! One rule carries everything: **what is committed is never written again**. A pass writes to
-//! blocks it reserved; once a block is full it is published under the tokens it holds, and from
-//! then on it is only read. So sharing a prefix is a count up, and giving up a sequence is a count
-//! down.
+//! positions it reserved; what it wrote is published under its tokens, and from then on it is only
+//! read. Full blocks are shared, so sharing a prefix is a count up, and giving up a sequence is a
+//! count down. Of a block that goes on otherwise, or is not full, the beginning is copied.
 
 mod book;
 mod charge;
@@ -15,7 +15,7 @@ mod spill;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use book::{CacheBook, SeqKey};
+pub(crate) use book::{CacheBook, Fork, SeqKey};
 pub(crate) use charge::Charge;
 pub(crate) use disk::Label;
 pub use disk::{DiskCleared, DiskError, DiskOptions, DiskStats};

@@ -2,6 +2,7 @@
 //!
 //! Knows no sequences; the book tells it which blocks are in use.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -11,7 +12,8 @@ use super::ghosts::Ghosts;
 use super::spill::Change;
 use crate::Miss;
 
-/// Full blocks, each under its tokens and the block before it.
+/// Blocks, each under its tokens and the block before it. A block that is not full yet is there
+/// under the tokens it has, or had when somebody last looked.
 ///
 /// The map compares what it finds: the tokens of a block and the id of the one before. A block
 /// with successors in the index is never dropped, so that id stands for the whole prefix, and a
@@ -30,15 +32,56 @@ pub(super) struct PrefixIndex {
     changes: Vec<Change>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 struct Key {
     parent: Option<BlockId>,
+    /// The first `len` count.
     tokens: [TokenId; BLOCK],
+    len: usize,
 }
+
+impl Key {
+    /// Of up to [`BLOCK`] tokens.
+    fn new(parent: Option<BlockId>, tokens: &[TokenId]) -> Key {
+        let mut key = Key { parent, tokens: [0; BLOCK], len: tokens.len() };
+        key.tokens[..tokens.len()].copy_from_slice(tokens);
+        key
+    }
+
+    fn tokens(&self) -> &[TokenId] {
+        &self.tokens[..self.len]
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == BLOCK
+    }
+}
+
+/// By parent, then as words in a dictionary: next to where a word would stand is the one that has
+/// the longest beginning in common with it.
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        self.parent.cmp(&other.parent).then_with(|| self.tokens().cmp(other.tokens()))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key {}
 
 struct Node {
     key: Key,
-    /// Of all tokens from the first on.
+    /// Of all tokens from the first on, once the block is full.
     chain: u64,
     n_children: usize,
     idle: Idle,
@@ -73,49 +116,99 @@ impl PrefixIndex {
         }
     }
 
-    /// The block that holds `tokens` after `parent`.
-    pub(super) fn find(
-        &self,
-        parent: Option<BlockId>,
-        tokens: &[TokenId; BLOCK],
-    ) -> Option<BlockId> {
-        self.by_key.get(&Key { parent, tokens: *tokens }).copied()
+    /// The block that holds exactly `tokens` after `parent`.
+    pub(super) fn find(&self, parent: Option<BlockId>, tokens: &[TokenId]) -> Option<BlockId> {
+        self.by_key.get(&Key::new(parent, tokens)).copied()
     }
 
-    /// Why there is no block for `tokens`, the ones that follow the `n_before` blocks that end
-    /// with `parent`.
+    /// Of the blocks after `parent` the one that has the longest beginning in common with
+    /// `tokens`, at most a block of them, and how long that is. None if it is nothing.
+    pub(super) fn nearest(
+        &self,
+        parent: Option<BlockId>,
+        tokens: &[TokenId],
+    ) -> Option<(BlockId, usize)> {
+        let key = Key::new(parent, tokens);
+        let before = self.by_key.range(..=key).next_back();
+        let after = self.by_key.range(key..).next();
+        let common = |(other, block): (&Key, &BlockId)| {
+            let pairs = tokens.iter().zip(other.tokens());
+            let n = pairs.take_while(|(a, b)| a == b).count();
+            (other.parent == parent && n > 0).then_some((*block, n))
+        };
+        [before, after].into_iter().flatten().filter_map(common).max_by_key(|(_, n)| *n)
+    }
+
+    /// Why there is no block that begins with `rest`, which follows the `n_before` blocks that end
+    /// with `parent`. `None`: there is one, or nobody ever went on from there.
     pub(super) fn miss(
         &self,
         parent: Option<BlockId>,
-        tokens: &[TokenId; BLOCK],
+        rest: &[TokenId],
         n_before: usize,
     ) -> Option<Miss> {
-        if self.ghosts.contains(chain(self.chain_of(parent), tokens)) {
+        let rest = &rest[..rest.len().min(BLOCK)];
+        if rest.len() == BLOCK && self.ghosts.contains(chain(self.chain_of(parent), rest)) {
             return Some(Miss::Evicted { block: n_before });
         }
-        let Some(parent) = parent else { return Some(Miss::Cold) };
-        let has_children = self.nodes[parent as usize].as_ref().is_some_and(|n| n.n_children > 0);
-        has_children.then_some(Miss::Diverged { block: n_before })
+        let node = |block: BlockId| self.nodes[block as usize].as_ref();
+        match (self.nearest(parent, rest), parent) {
+            (Some((block, n)), _) => {
+                let ends = n == rest.len() || node(block).is_some_and(|node| node.key.len == n);
+                (!ends).then_some(Miss::Diverged { block: n_before })
+            }
+            (None, None) => Some(Miss::Cold),
+            (None, Some(parent)) => node(parent)
+                .is_some_and(|node| node.n_children > 0)
+                .then_some(Miss::Diverged { block: n_before }),
+        }
     }
 
-    /// Enters `block`, which is in use, under `tokens` after `parent`. Neither may be there yet;
-    /// `parent` must be.
-    pub(super) fn publish(
-        &mut self,
-        parent: Option<BlockId>,
-        tokens: &[TokenId; BLOCK],
-        block: BlockId,
-    ) {
-        let key = Key { parent, tokens: *tokens };
-        let chain = chain(self.chain_of(parent), tokens);
-        self.ghosts.forget(chain);
+    /// Enters `block`, which is in use, under `tokens` after `parent`, or moves it there if it was
+    /// entered with fewer tokens. There may be no other block under them; `parent` must be there.
+    pub(super) fn publish(&mut self, parent: Option<BlockId>, tokens: &[TokenId], block: BlockId) {
+        let key = Key::new(parent, tokens);
+        if self.nodes[block as usize].as_ref().is_some_and(|node| node.key == key) {
+            return;
+        }
+        let mut chained = 0;
+        if key.is_full() {
+            chained = chain(self.chain_of(parent), tokens);
+            self.ghosts.forget(chained);
+            self.changes.push(Change::Published { block, parent, tokens: key.tokens });
+        }
         self.by_key.insert(key, block);
+        if let Some(node) = &mut self.nodes[block as usize] {
+            self.by_key.remove(&node.key);
+            (node.key, node.chain) = (key, chained);
+            return;
+        }
         if let Some(node) = parent.and_then(|parent| self.nodes[parent as usize].as_mut()) {
             node.n_children += 1;
         }
-        let node = Node { key, chain, n_children: 0, idle: Idle::InUse, rank: Rank::Plain };
+        let idle = Idle::InUse;
+        let node = Node { key, chain: chained, n_children: 0, idle, rank: Rank::Plain };
         self.nodes[block as usize] = Some(node);
-        self.changes.push(Change::Published { block, parent, tokens: *tokens });
+    }
+
+    /// Forgets a block that is in use and not full, if it is there.
+    pub(super) fn withdraw(&mut self, block: BlockId) {
+        self.remove(block);
+    }
+
+    fn remove(&mut self, block: BlockId) -> Option<Node> {
+        let node = self.nodes[block as usize].take()?;
+        self.by_key.remove(&node.key);
+        self.n_pinned -= usize::from(node.rank == Rank::Pinned);
+        if let Some(parent) = node.key.parent
+            && let Some(node) = &mut self.nodes[parent as usize]
+        {
+            node.n_children -= 1;
+            if let (0, Idle::Since(since)) = (node.n_children, node.idle) {
+                self.leaves.insert((node.rank, since, parent));
+            }
+        }
+        Some(node)
     }
 
     /// Everything that was published or dropped since the last call.
@@ -132,8 +225,8 @@ impl PrefixIndex {
         self.n_pinned
     }
 
-    /// Pins `block`, which is in use. When too many are pinned, the pinned leaf that has not been
-    /// used for longest is pinned no more; without such a leaf nothing happens.
+    /// Pins `block`, which is in use. When too many are pinned, the one that has not been used for
+    /// longest, and that no pinned one follows, is pinned no more. If all are in use, nothing happens.
     pub(super) fn pin(&mut self, block: BlockId) {
         let is_plain = |node: &Node| node.rank == Rank::Plain;
         if !self.nodes[block as usize].as_ref().is_some_and(is_plain)
@@ -148,10 +241,21 @@ impl PrefixIndex {
     }
 
     fn unpin_oldest(&mut self) -> bool {
-        let pinned = self.leaves.range((Rank::Pinned, 0, 0)..).next().copied();
-        let Some(leaf @ (_, since, block)) = pinned else { return false };
-        self.leaves.remove(&leaf);
-        self.leaves.insert((Rank::Plain, since, block));
+        let is_pinned = |node: &&Node| node.rank == Rank::Pinned;
+        let pinned = self.nodes.iter().flatten().filter(is_pinned);
+        let followed: BTreeSet<BlockId> = pinned.filter_map(|node| node.key.parent).collect();
+        let idle_since = |(block, node): (BlockId, &Option<Node>)| match node {
+            Some(Node { rank: Rank::Pinned, idle: Idle::Since(since), .. }) => {
+                (!followed.contains(&block)).then_some((*since, block))
+            }
+            _ => None,
+        };
+        let Some((since, block)) = (0..).zip(&self.nodes).filter_map(idle_since).min() else {
+            return false;
+        };
+        if self.leaves.remove(&(Rank::Pinned, since, block)) {
+            self.leaves.insert((Rank::Plain, since, block));
+        }
         if let Some(node) = &mut self.nodes[block as usize] {
             node.rank = Rank::Plain;
         }
@@ -180,18 +284,10 @@ impl PrefixIndex {
     /// Remembers that it was there.
     pub(super) fn evict(&mut self) -> Option<BlockId> {
         let (.., block) = self.leaves.pop_first()?;
-        let node = self.nodes[block as usize].take()?;
-        self.by_key.remove(&node.key);
-        self.ghosts.remember(node.chain);
-        self.changes.push(Change::Dropped(block));
-        self.n_pinned -= usize::from(node.rank == Rank::Pinned);
-        if let Some(parent) = node.key.parent
-            && let Some(node) = &mut self.nodes[parent as usize]
-        {
-            node.n_children -= 1;
-            if let (0, Idle::Since(since)) = (node.n_children, node.idle) {
-                self.leaves.insert((node.rank, since, parent));
-            }
+        let node = self.remove(block)?;
+        if node.key.is_full() {
+            self.ghosts.remember(node.chain);
+            self.changes.push(Change::Dropped(block));
         }
         Some(block)
     }
@@ -236,6 +332,9 @@ impl PrefixIndex {
                 (true, self.leaves.contains(&(node.rank, since, block as BlockId)))
             }
         };
+        if n_children > 0 && !node.key.is_full() {
+            return Some(format!("block {block} has successors and is not full"));
+        }
         if node.n_children != n_children || leaf != (idle && n_children == 0) {
             return Some(format!("block {block} has wrong successors"));
         }
@@ -244,7 +343,7 @@ impl PrefixIndex {
 }
 
 /// Stands for a block and everything before it, where a collision does no harm.
-fn chain(before: u64, tokens: &[TokenId; BLOCK]) -> u64 {
+fn chain(before: u64, tokens: &[TokenId]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (before, tokens).hash(&mut hasher);
     hasher.finish()

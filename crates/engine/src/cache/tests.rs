@@ -83,7 +83,8 @@ fn what_is_still_being_written_is_not_shared() {
     book.close(reader);
     assert_eq!(book.faults(), None);
     let counts = book.counts();
-    assert_eq!((counts.free, counts.cached, counts.held), (14, 2, 0));
+    // Two full ones, and the longer of two beginnings.
+    assert_eq!((counts.free, counts.cached, counts.held), (13, 3, 0));
 }
 
 /// Who waited takes over what was computed meanwhile, also when it had begun a block itself.
@@ -102,7 +103,7 @@ fn what_others_computed_is_taken_over() {
     assert_eq!((book.adopt(late, &prompt[..96]), book.adopt(late, &prompt[..97])), (0, 32));
     assert_eq!(book.faults(), None);
     [leader, follower, late].into_iter().for_each(|key| book.close(key));
-    assert_eq!((book.faults(), book.counts().cached), (None, 3));
+    assert_eq!((book.faults(), book.counts().cached), (None, 4));
 }
 
 #[test]
@@ -154,6 +155,30 @@ fn miss(book: &mut CacheBook, prompt: &[TokenId]) -> Option<Miss> {
 }
 
 #[test]
+fn beginnings_of_blocks_are_forked() {
+    let mut book = CacheBook::new(4);
+    run(&mut book, &tokens(50, 0));
+    let own = [tokens(45, 0), tokens(40, 9)].concat();
+    let key = open(&mut book, &own, 1);
+    let fork = book.fork(key, &own).unwrap();
+    assert_eq!((book.len(key), book.blocks(key)[1]), (45, fork.to));
+    assert_eq!(book.fork(key, &own), None, "nothing more to gain");
+    advance(&mut book, key, 40, &own);
+    // Two of its own, one shared, one that was forked from.
+    assert_eq!((book.counts().held, book.counts().cached), (3, 1));
+    // Somebody else has the block that would be needed: no fork, and nothing lost.
+    let again = open(&mut book, &own[..40], 1);
+    assert_eq!(book.reserve(key, 40), 40);
+    assert_eq!((book.fork(again, &own[..40]), book.len(again)), (None, 32));
+    book.commit(key, 0, &own);
+    // One token is left to compute, also of what is there.
+    assert!(book.fork(again, &own[..40]).is_some());
+    assert_eq!(book.len(again), 39);
+    [key, again].into_iter().for_each(|key| book.close(key));
+    assert_eq!((book.faults(), book.counts().held), (None, 0));
+}
+
+#[test]
 fn misses_have_reasons() {
     let mut book = CacheBook::new(8);
     assert_eq!(miss(&mut book, &tokens(32, 0)), Some(Miss::TooShort));
@@ -171,7 +196,7 @@ fn misses_have_reasons() {
     assert_eq!(miss(&mut book, &tokens(192, 7)), None);
     run(&mut book, &tokens(100, 0));
     assert_eq!(miss(&mut book, &tokens(100, 0)), None);
-    assert_eq!(book.clear(), 7);
+    assert_eq!(book.clear(), 8);
     assert_eq!(miss(&mut book, &tokens(100, 0)), Some(Miss::Cold));
     assert_eq!(book.counts().free, 8);
 }
@@ -225,7 +250,7 @@ proptest! {
     #[test]
     fn books_balance_and_give_what_there_is(
         n_blocks in 3..24usize,
-        traffic in prop::collection::vec((0..5u8, 0..3u32, 1..90usize, 1..400usize), 1..120),
+        traffic in prop::collection::vec((0..6u8, 0..3u32, 1..90usize, 1..400usize), 1..120),
     ) {
         let mut book = CacheBook::new(n_blocks);
         let longest = n_blocks * BLOCK + 1;
@@ -251,6 +276,14 @@ proptest! {
                     let gained = book.adopt(seq.key, &seq.tokens);
                     prop_assert_eq!(book.len(seq.key), before + gained);
                     prop_assert!(gained == 0 || before + gained < seq.tokens.len());
+                },
+                3 => for seq in &mut live {
+                    let before = book.len(seq.key);
+                    let fork = book.fork(seq.key, &seq.tokens);
+                    let len = book.len(seq.key);
+                    prop_assert_eq!(fork.is_some(), len > before);
+                    prop_assert!(fork.is_none() || len < seq.tokens.len());
+                    prop_assert!(fork.is_none_or(|fork| book.blocks(seq.key).last() == Some(&fork.to)));
                 },
                 _ => for seq in &mut live {
                     let at = book.len(seq.key);

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +15,8 @@ use hearth_engine::{
     Answer, Constraint, Engine, Event, Executor, ExecutorShape, Failure, Limits, Request, Sampling,
     StopReason, TokenLogprob, Usage, answer,
 };
+use models::tiny;
+use weights::Checkpoint;
 
 pub const VOCAB: usize = 24;
 
@@ -182,6 +185,18 @@ impl Executor for Timed {
         let took = 1000 + rows * self.per_row + seen * self.per_1000_seen / 1000;
         self.now.fetch_add(took, Ordering::Relaxed);
         self.toy.step(batch, logits)
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.toy.block_bytes()
+    }
+
+    fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+        self.toy.read_block(block, out)
+    }
+
+    fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.toy.write_block(block, bytes)
     }
 }
 
@@ -366,4 +381,13 @@ pub fn alone(ask: &Ask, n_blocks: usize, context: usize) -> Outcome {
     let answer = submit(&mut engine, ask);
     run(&mut engine);
     outcome(answer)
+}
+
+/// A packed model of the models crate's own goldens, or else a tiny one in bf16.
+pub fn checkpoint(name: &str) -> Checkpoint {
+    let mlx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests/fixtures/mlx");
+    match tiny::config(name) {
+        Some(config) => tiny::checkpoint(config, 5).unwrap(),
+        None => Checkpoint::open(&mlx.join(name)).unwrap(),
+    }
 }

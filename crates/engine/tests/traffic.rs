@@ -1,0 +1,179 @@
+//! Random traffic on real arithmetic: whatever comes when, every answer is that of the request alone
+//! on a fresh engine, and in the end nothing is left behind.
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{
+    Ask, End, Outcome, SmallSteps, assert_books_balance, checkpoint, outcome, run, submit,
+    submit_at,
+};
+use cpu::{Cpu, Options};
+use hearth_engine::{Answer, Engine, ExecutorShape, Failure, Limits, ModelExecutor, Sampling};
+use models::Decoder;
+use proptest::prelude::*;
+
+const MODELS: [&str; 4] = ["llama", "gemma3_text", "qwen3_moe", "affine4"];
+/// Tokens of prompt and answer. Fits into the smallest pool.
+const CONTEXT: usize = 150;
+
+/// How an engine is set up.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    n_blocks: usize,
+    rows: usize,
+    seqs: usize,
+    stall_target: Option<Duration>,
+}
+
+/// An engine whose clock goes on by a millisecond whenever somebody looks.
+fn engine(name: &str, setup: Setup) -> Engine {
+    let device = Cpu::new(&Options { threads: 1, ..Options::default() });
+    let checkpoint = checkpoint(name);
+    let spec = models::recipe(&checkpoint.config).unwrap();
+    let decoder = Decoder::load(&spec, &checkpoint, &device).unwrap();
+    let Setup { n_blocks, rows, seqs, stall_target } = setup;
+    let shape = ExecutorShape { n_blocks, max_rows: rows.max(seqs), max_want: seqs };
+    let executor = ModelExecutor::new(device, decoder, shape);
+    let limits = Limits { rows, seqs, queue: 100, context: CONTEXT, stall_target };
+    let now = AtomicU64::new(0);
+    let clock = Box::new(move || Duration::from_millis(now.fetch_add(1, Ordering::Relaxed)));
+    Engine::new(Box::new(executor), limits, clock)
+}
+
+/// The requests that traffic is made of: all lengths, common beginnings that end anywhere, greedy
+/// and seeded, some with a grammar, some that go on to the end of the context.
+fn asks() -> Vec<Ask> {
+    let start: Vec<u32> = (0..100).map(|i| (i * 37 + 11) % 96).collect();
+    let cases = [
+        (0, 3, 10),
+        (0, 40, 20),
+        (20, 30, 60),
+        (32, 10, 30),
+        (64, 5, 500),
+        (64, 40, 12),
+        (70, 9, 40),
+        (70, 9, 70),
+        (95, 1, 500),
+        (95, 30, 5),
+        (100, 0, 30),
+        (100, 0, 500),
+    ];
+    let ask = |(i, (shared, own, max_tokens)): (u32, (usize, u32, usize))| {
+        let tail = (0..own).map(|j| (j * 13 + i * 29) % 96);
+        let prompt: Vec<u32> = start[..shared].iter().copied().chain(tail).collect();
+        let temperature = if i % 2 == 0 { 0.0 } else { 0.9 };
+        let sampling = Sampling { temperature, seed: u64::from(i), ..Sampling::default() };
+        let small_steps = (i % 5 == 3).then_some(SmallSteps { last: i });
+        Ask { sampling, small_steps, logprobs: Some(1), ..Ask::greedy(&prompt, max_tokens) }
+    };
+    (0..).zip(cases).map(ask).collect()
+}
+
+/// The answer of the request alone, its prompt in one piece.
+fn expected(name: &'static str, which: usize) -> Outcome {
+    static KNOWN: Mutex<Option<HashMap<(&str, usize), Outcome>>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap();
+    let known = known.get_or_insert_default();
+    let alone = || {
+        let setup = Setup { n_blocks: 8, rows: 128, seqs: 1, stall_target: None };
+        let mut engine = engine(name, setup);
+        let answer = submit(&mut engine, &asks()[which]);
+        run(&mut engine);
+        outcome(answer)
+    };
+    known.entry((name, which)).or_insert_with(alone).clone()
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    /// A request, with its priority and its timeout.
+    Arrival(usize, i32, Option<Duration>),
+    Departure(usize),
+    Steps(usize),
+    ClearCache,
+}
+
+fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+    let timeout = prop::option::weighted(0.15, (0..300u64).prop_map(Duration::from_millis));
+    let arrival = (0..asks().len(), -1..2i32, timeout);
+    let one = prop_oneof![
+        6 => arrival.prop_map(|(which, priority, timeout)| Happening::Arrival(which, priority, timeout)),
+        1 => (0..20usize).prop_map(Happening::Departure),
+        4 => (1..12usize).prop_map(Happening::Steps),
+        1 => Just(Happening::ClearCache),
+    ];
+    prop::collection::vec(one, 1..30)
+}
+
+fn setups() -> impl Strategy<Value = Setup> {
+    let stall = prop::option::of((0..20u64).prop_map(Duration::from_millis));
+    let pools = prop::sample::select(vec![5usize, 6, 9, 30]);
+    let rows = prop::sample::select(vec![1usize, 5, 17, 64, 128]);
+    (pools, rows, 1..7usize, stall).prop_map(|(n_blocks, rows, seqs, stall_target)| Setup {
+        n_blocks,
+        rows,
+        seqs,
+        stall_target,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_answer_is_that_of_the_request_alone(
+        name in prop::sample::select(MODELS.to_vec()),
+        setup in setups(),
+        happenings in happenings(),
+    ) {
+        let mut engine = engine(name, setup);
+        let mut listeners: Vec<(usize, Option<Answer>)> = Vec::new();
+        let mut n_steps = 0;
+        for happening in happenings {
+            match happening {
+                Happening::Arrival(which, priority, timeout) => {
+                    let ask = Ask { priority, timeout, pin: 64, ..asks()[which].clone() };
+                    // About what its clock says: several looks per step.
+                    let at = Duration::from_millis(n_steps * 3);
+                    listeners.push((which, Some(submit_at(&mut engine, &ask, at))));
+                }
+                Happening::Departure(_) if listeners.is_empty() => {}
+                Happening::Departure(which) => {
+                    let which = which % listeners.len();
+                    listeners[which].1 = None;
+                }
+                Happening::Steps(n) => for _ in 0..n {
+                    engine.step();
+                    n_steps += 1;
+                    prop_assert_eq!(engine.faults(), None);
+                },
+                Happening::ClearCache => {
+                    engine.clear_cache();
+                    prop_assert_eq!(engine.stats().blocks.cached, 0);
+                }
+            }
+        }
+        run(&mut engine);
+        assert_books_balance(&engine);
+        let stats = engine.stats();
+        prop_assert_eq!((stats.running, stats.waiting, stats.parked), (0, 0, 0));
+        for (which, answer) in listeners {
+            let Some(answer) = answer else { continue };
+            let expected = expected(name, which);
+            let found = outcome(answer);
+            match &found.end {
+                End::Failed(Failure::TimedOut { .. }) => {
+                    let n = found.tokens.len();
+                    prop_assert_eq!(&found.tokens, &expected.tokens[..n]);
+                    prop_assert_eq!(&found.logprobs, &expected.logprobs[..n]);
+                }
+                _ => prop_assert_eq!(found.said(), expected.said(), "{} {}", name, which),
+            }
+        }
+    }
+}

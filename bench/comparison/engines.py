@@ -134,7 +134,7 @@ class Bench:
             kv_mib = math.ceil(tokens * self.model.costs.kv_bytes / (1 << 20))
             return [self.setup.hearth, "serve", self.model.path, "--offline", "--port", port,
                     "--threads", threads, "--max-seqs", streams, "--context", SLOT_TOKENS,
-                    "--kv-memory", kv_mib]
+                    "--kv-memory", kv_mib, "--no-disk-cache"]
         if engine == "llama":
             return [self.setup.llama / "llama-server", "-m", self.model.path, "--port", port,
                     "-t", threads, "-np", streams, "-c", tokens, "--no-warmup",

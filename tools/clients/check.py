@@ -9,15 +9,16 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).parent
 README = HERE.parent.parent / "README.md"
 
 
-def start(hearth):
-    """A server on a free port, and its address."""
-    command = [hearth, "serve", "--port", "0"]
+def start(hearth, cache):
+    """A server on a free port that has nothing cached, and its address."""
+    command = [hearth, "serve", "--port", "0", "--cache-disk-dir", cache]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     for line in server.stdout:
         if found := re.search(r"http://\S+", line):
@@ -48,7 +49,11 @@ def check_curl(command, address):
 
 
 def main():
-    server, address = start(sys.argv[1])
+    with tempfile.TemporaryDirectory() as cache:
+        check(*start(sys.argv[1], cache))
+
+
+def check(server, address):
     try:
         examples = curl_examples()
         assert len(examples) >= 5, examples

@@ -12,6 +12,7 @@ use engine::{Executor, ExecutorShape, Limits, ModelExecutor};
 use models::{Decoder, ModelSpec};
 use weights::{Checkpoint, TokenizerFile, gguf};
 
+use crate::disk_cache::{DiskCache, Identity};
 use crate::machine;
 use crate::progress::Meter;
 use crate::store::catalog::{self, ModelName, Recommended};
@@ -78,6 +79,8 @@ pub(crate) struct Opened {
     pub(crate) spec: ModelSpec,
     /// Tokens of prompt and answer together.
     pub(crate) context: usize,
+    /// Where cached blocks are kept beyond memory. `None`: nowhere.
+    pub(crate) disk: Option<DiskCache>,
     /// KV blocks to make room for.
     n_blocks: usize,
 }
@@ -119,7 +122,7 @@ impl Opened {
         };
         let context = asked.min(n_blocks * BLOCK);
         let spec = models::recipe_for_context(&checkpoint.config, context)?;
-        Ok(Opened { checkpoint, spec, context, n_blocks })
+        Ok(Opened { checkpoint, spec, context, disk: None, n_blocks })
     }
 
     /// Gives the weights to the CPU.
@@ -156,7 +159,10 @@ impl Opened {
             context: self.context,
             stall_target: crowd.stall_target,
         };
-        Ok(engine::start(executor, limits))
+        let Some(disk) = &self.disk else { return Ok(engine::start(executor, limits)) };
+        let activations = args.device().activations;
+        let identity = Identity { checkpoint: &self.checkpoint, spec: &self.spec, activations };
+        Ok(engine::start_with_disk(executor, limits, &disk.of(&identity)))
     }
 
     /// Blocks of KV memory that were planned.

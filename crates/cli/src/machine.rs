@@ -1,5 +1,7 @@
 //! What this machine has: memory and processors. Best guesses, never errors.
 
+use std::path::Path;
+
 /// Bytes that could be used now without swapping; a cautious guess where the system does not say.
 pub(crate) fn available_memory() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -39,6 +41,11 @@ fn own_status(status: &str) -> Option<OwnMemory> {
         anonymous: kib(status, "RssAnon:")?,
         files: kib(status, "RssFile:")?,
     })
+}
+
+/// Bytes that are free on the disk of a folder that need not exist yet.
+pub(crate) fn free_disk(folder: &Path) -> Option<u64> {
+    folder.ancestors().find_map(|folder| fs4::available_space(folder).ok())
 }
 
 /// Bytes in the unit people read.

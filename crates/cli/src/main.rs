@@ -2,12 +2,14 @@
 //! wires the crates together.
 
 mod commands;
+mod disk_cache;
 mod env;
 mod load;
 mod machine;
 mod progress;
 mod service;
 mod signals;
+mod size;
 mod store;
 
 use std::process::ExitCode;

@@ -83,6 +83,25 @@ fn the_fingerprint_follows_config_names_and_bytes() {
     assert_ne!(base, make(json!({}), "a", 2.0));
 }
 
+/// Wherever a stretch of numbers differs, and however long the tensor is.
+#[test]
+fn the_fingerprint_sees_all_of_a_tensor() {
+    let make = |values: &[f32]| {
+        let tensors = vec![Tensor::from_f32("a", &[values.len()], values)];
+        Checkpoint::from_tensors(json!({}), tensors).fingerprint()
+    };
+    for n in [1, 15, 16, 17, 100, 5000] {
+        let values = vec![1.0; n];
+        let base = make(&values);
+        let stretch = n.div_ceil(15);
+        for start in (0..n).step_by(stretch) {
+            let mut other = values.clone();
+            other[start..n.min(start + stretch)].fill(2.0);
+            assert_ne!(make(&other), base, "{n} numbers, from {start} on");
+        }
+    }
+}
+
 /// The config and modules of case L01: overrides written under another prefix than the tensors.
 fn overridden(up_bits: u8) -> Checkpoint {
     let config = json!({"quantization": {

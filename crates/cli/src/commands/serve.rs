@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use server::{App, ChatService, DEFAULT_ADDRESS};
 
+use crate::disk_cache::DiskArgs;
 use crate::env::Environment;
 use crate::load::{self, Crowd, LoadArgs, Opened};
 use crate::machine::human_bytes;
@@ -56,6 +57,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     service: ServiceArgs,
     #[command(flatten)]
+    disk: DiskArgs,
+    #[command(flatten)]
     load: LoadArgs,
 }
 
@@ -77,7 +80,8 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
     let address = listener.local_addr()?;
 
     let path = super::resolve(&args.model, env)?;
-    let opened = Opened::new(&path, &args.load)?;
+    let mut opened = Opened::new(&path, &args.load)?;
+    opened.disk = args.disk.cache(env);
     let crowd = Crowd {
         seqs: args.max_seqs.into(),
         queue: args.max_queue.into(),
@@ -86,10 +90,12 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
     };
     let id = load::model_id(&args.model);
     let model = opened.serve(id.clone(), args.alias, &args.load, crowd)?;
+    let kept = opened.disk.as_ref().map(|disk| format!(", {} on disk", disk.describe()));
     eprintln!(
-        "{id}: context {} tokens, {} for keys and values",
+        "{id}: context {} tokens, {} for keys and values{}",
         opened.context,
-        human_bytes(opened.kv_bytes())
+        human_bytes(opened.kv_bytes()),
+        kept.unwrap_or_default()
     );
     let app = App::new(ChatService::new(vec![model]), args.service.settings());
     // The engine has the processors; HTTP needs little, and of several threads every token would wake

@@ -46,27 +46,56 @@ pub trait Memory: Send + Sync + 'static {
     fn read(&self, buf: &Self::Buf, len: usize, out: &mut Vec<f32>) -> Result<(), DeviceError>;
 }
 
+/// What a linear layer reads.
+#[derive(Debug)]
+pub enum Input<'a, B: Memory + ?Sized> {
+    /// The rows as they are.
+    Rows(&'a B::Buf),
+    /// What [`DenseOps::rms_norm`] makes of them, without it being written down.
+    Normed {
+        /// The rows.
+        x: &'a B::Buf,
+        /// The norm.
+        norm: RowNorm<'a, B::Vector>,
+    },
+}
+
+/// A norm over all columns of a row.
+#[derive(Debug)]
+pub struct RowNorm<'a, V> {
+    /// As long as a row.
+    pub gain: &'a V,
+    /// What the gain means.
+    pub kind: NormGain,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// Where a linear layer leaves its rows `y`. All of these give the bits that the ops one by one give.
+#[derive(Debug)]
+pub enum Output<'a, B: Memory + ?Sized> {
+    /// `out = y`.
+    Into(&'a mut B::Buf),
+    /// `out += y`, as [`DenseOps::add`] has it.
+    Onto(&'a mut B::Buf),
+    /// `out = act(gate) * up` where `y = [gate | up]`, as [`DenseOps::glu`] has it.
+    Gated(Activation, &'a mut B::Buf),
+}
+
 /// Work on rows that know nothing of each other.
 pub trait DenseOps: Memory {
     /// `out[r] = table[token of row r] * scale`, one row per token of the batch.
     fn embed(&self, table: &Self::Weight, batch: &Self::Staged, scale: f32, out: &mut Self::Buf);
-    /// `out = x . w^T + bias`.
+    /// `x . w^T + bias`, to where `out` says.
     fn linear(
         &self,
-        x: &Self::Buf,
+        x: Input<'_, Self>,
         w: &Self::Weight,
         bias: Option<&Self::Vector>,
-        out: &mut Self::Buf,
+        out: Output<'_, Self>,
     );
     /// `out = x / sqrt(mean(x^2) + eps) * gain`, over all columns of a row.
-    fn rms_norm(
-        &self,
-        x: &Self::Buf,
-        gain: &Self::Vector,
-        kind: NormGain,
-        eps: f32,
-        out: &mut Self::Buf,
-    );
+    fn rms_norm(&self, x: &Self::Buf, norm: RowNorm<'_, Self::Vector>, out: &mut Self::Buf);
     /// `x += y`.
     fn add(&self, x: &mut Self::Buf, y: &Self::Buf);
     /// `out = act(gate) * up` where `x = [gate | up]`.
@@ -147,6 +176,14 @@ impl<V> Clone for HeadNorm<'_, V> {
 }
 
 impl<V> Copy for HeadNorm<'_, V> {}
+
+impl<V> Clone for RowNorm<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for RowNorm<'_, V> {}
 
 /// Mixtures of experts.
 ///

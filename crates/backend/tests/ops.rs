@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hearth_backend::ops::{AttentionOps, DenseOps, Memory, MoeOps};
+use hearth_backend::ops::{AttentionOps, DenseOps, Memory, MoeOps, RowNorm};
 use hearth_backend::reference::{Buf, Reference, Weight};
 use hearth_backend::{
     Activation, Attention, BLOCK, Batch, Experts, Gating, NormGain, Rope, RopeLayout, Span,
@@ -74,7 +74,7 @@ fn row_ops_are_pytorchs() {
     }
     let gain = &golden.0["gain"];
     for (name, kind) in [("norm_stored", NormGain::Stored), ("norm_one_plus", NormGain::OnePlus)] {
-        Reference.rms_norm(&x, gain, kind, 1e-5, &mut out);
+        Reference.rms_norm(&x, RowNorm { gain, kind, eps: 1e-5 }, &mut out);
         golden.check(name, &out);
     }
     let mut x = x;

@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 
-use backend::ops::{DenseOps, Memory};
+use backend::ops::{DenseOps, Input, Memory, Output};
 use hearth_cpu::{Activations, Cpu, Isa, Options};
 use weights::{Float, GgufType, Matrix, Packing};
 
@@ -56,7 +56,7 @@ fn measure(cpu: &Cpu, name: &str, packing: Packing, (rows, outputs): (usize, usi
     let mut seconds: Vec<f64> = (0..=RUNS)
         .map(|_| {
             let start = Instant::now();
-            cpu.linear(&x, &weight, None, &mut out);
+            cpu.linear(Input::Rows(&x), &weight, None, Output::Into(&mut out));
             start.elapsed().as_secs_f64()
         })
         .skip(1)

@@ -1,22 +1,32 @@
-//! `out = x . w^T + bias`, for one weight or for many experts at once.
+//! `x . w^T + bias`, for one weight or for many experts at once.
 //!
 //! A task takes some panels of a weight, unpacks each into the L1 cache piece by piece and
 //! multiplies every row of activations with it. So weights are read once whatever the number of rows
 //! (up to [`MAX_ROWS`]), and an output element is one lane's sum over the columns in order: neither
 //! rows, nor threads, nor the cutting into panels and pieces can change it. The order of that sum is
 //! [`crate::Kernels::dot_codes`]'s for weights with codes, [`crate::Kernels::dot_floats`]'s for the
-//! rest and for exact activations; the bias is added last.
+//! rest and for exact activations; the bias is added last. What comes after, an activation or a sum,
+//! is done while the results are in the cache.
+
+mod input;
+mod plan;
 
 use std::cell::RefCell;
 use std::ops::Range;
 
+use backend::Activation;
+use backend::ops::{Input, Output};
 use weights::Matrix;
 
 use crate::pack::{CODE_COLS, CodePanel, Coding, FLOAT_COLS, FloatPanel, LANES, Piece, Source};
-use crate::pool::{Block, BlockMut};
-use crate::rounded::{GROUP, Rounded};
+use crate::pool::BlockMut;
+use crate::rounded::GROUP;
 use crate::simd::{self, CACHE_LINE};
 use crate::{Activations, Buf, Cpu, Vector, Weight};
+
+use input::Activated;
+pub(crate) use plan::Meeting;
+use plan::{Plan, Slab, Task};
 
 /// Rows that meet a panel while it is unpacked: as many as have their activations in the L2 cache.
 const MAX_ROWS: usize = 128;
@@ -27,109 +37,82 @@ const TASKS_PER_THREAD: usize = 6;
 /// What pieces of a row start at multiples of: the longest block of any packing.
 const STEP: usize = 256;
 
-/// Rows of activations that meet the same rows of a weight.
-#[derive(Clone, Debug)]
-pub(crate) struct Meeting {
-    /// Rows of the activations and of the result.
-    pub(crate) rows: Range<usize>,
-    /// Rows of the weight, which become the columns of the result. Every meeting of one call has
-    /// equally many.
-    pub(crate) outputs: Range<usize>,
-}
-
 /// What [`linear`] keeps between calls so that it need not allocate.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    rounded: Vec<Rounded>,
-    tasks: Vec<Task>,
-    blocks: Vec<Block>,
+    activations: input::Scratch,
+    plan: Plan,
 }
 
-/// Some consecutive outputs of one part of a weight.
-struct Task {
-    /// Index into the weight's parts.
-    part: usize,
-    /// Rows of that part.
-    outputs: Range<usize>,
+/// What becomes of the sums of a task.
+#[derive(Clone, Copy, Debug)]
+enum Finish {
+    /// They are the output.
+    Set,
+    /// They are added to it.
+    Add,
+    /// Those of its first rows go through an activation and are multiplied with those of its second.
+    Gate(Activation),
 }
 
-/// The activations of a call, as its kernels take them.
-struct Input<'a> {
-    floats: &'a [f32],
-    /// Empty if nothing needs them.
-    rounded: &'a [Rounded],
-    cols: usize,
+/// `x . w^T + bias` over all rows of both, to where `out` says.
+pub(crate) fn linear(
+    cpu: &Cpu,
+    x: Input<'_, Cpu>,
+    w: &Weight,
+    bias: Option<&Vector>,
+    out: Output<'_, Cpu>,
+) {
+    let meeting = Meeting { rows: 0..input::rows_of(&x).rows(), outputs: 0..w.rows() };
+    meetings(cpu, x, (w, bias), &[meeting], out);
 }
 
-/// `out = x . w^T + bias` over all rows of both.
-pub(crate) fn linear(cpu: &Cpu, x: &Buf, w: &Weight, bias: Option<&Vector>, out: &mut Buf) {
-    let meeting = Meeting { rows: 0..x.rows(), outputs: 0..w.rows() };
-    meetings(cpu, x, w, &[meeting], bias, out);
-}
-
-/// For each meeting, `out[its rows] = x[its rows] . w[its outputs]^T`: the experts of a mixture in
-/// one parallel region. Meetings come in row order; rows of `out` that no meeting names keep what
-/// they had.
-pub(crate) fn grouped(cpu: &Cpu, x: &Buf, w: &Weight, groups: &[Meeting], out: &mut Buf) {
-    meetings(cpu, x, w, groups, None, out);
+/// For each meeting, `x[its rows] . w[its outputs]^T`: the experts of a mixture in one parallel
+/// region. Meetings come in row order; rows of `out` that no meeting names keep what they had.
+pub(crate) fn grouped(cpu: &Cpu, x: &Buf, w: &Weight, groups: &[Meeting], out: Output<'_, Cpu>) {
+    meetings(cpu, Input::Rows(x), (w, None), groups, out);
 }
 
 fn meetings(
     cpu: &Cpu,
-    x: &Buf,
-    w: &Weight,
+    x: Input<'_, Cpu>,
+    (w, bias): (&Weight, Option<&Vector>),
     groups: &[Meeting],
-    bias: Option<&Vector>,
-    out: &mut Buf,
+    out: Output<'_, Cpu>,
 ) {
-    assert_eq!(x.cols(), w.cols(), "activations have the columns of the weight");
-    let n_outputs = groups.first().map_or(0, |m| m.outputs.len());
-    let out = out.reshape(x.rows(), n_outputs);
-    let mut scratch = cpu.scratch();
-    let Scratch { rounded, tasks, blocks } = &mut *scratch;
-    plan(cpu, w, groups, tasks, blocks);
-    if tasks.iter().any(|task| cpu.coding(w.part(task.part)).is_some()) {
-        round(cpu, x, rounded);
-    }
-    let input = Input { floats: x.values(), rounded, cols: x.cols() };
-    let bias = bias.map(|bias| bias.0.as_slice());
-    cpu.pool.blocks(out, n_outputs, blocks, |i, out| {
-        let bias = bias.map(|bias| &bias[blocks[i].cols.clone()]);
-        let matrix = w.part(tasks[i].part);
-        let work = Work { cpu, matrix, coding: cpu.coding(matrix), input: &input };
-        BENCH.with_borrow_mut(|bench| work.run(&tasks[i], &blocks[i].rows, bias, bench, out));
-    });
-}
-
-/// Rounds every row of `x`.
-fn round(cpu: &Cpu, x: &Buf, rounded: &mut Vec<Rounded>) {
-    let n_groups = x.cols() / GROUP;
-    rounded.resize(x.rows() * n_groups, Rounded::default());
-    // A region costs about as much as rounding a few thousand numbers.
-    if x.values().len() < 8192 {
-        return (cpu.kernels.round)(x.values(), rounded);
-    }
-    cpu.pool.rows(rounded, n_groups, |row, out| (cpu.kernels.round)(x.row(row), out));
-}
-
-/// Cuts the work into tasks of whole panels and names the block of the result each one writes.
-fn plan(cpu: &Cpu, w: &Weight, groups: &[Meeting], tasks: &mut Vec<Task>, blocks: &mut Vec<Block>) {
-    tasks.clear();
-    blocks.clear();
-    let n_outputs: usize = groups.iter().map(|m| m.outputs.len()).sum();
-    let n_panels = n_outputs.div_ceil(LANES);
-    let step = n_panels.div_ceil(cpu.threads() * TASKS_PER_THREAD).max(1) * LANES;
-    for group in groups.iter().filter(|m| !m.rows.is_empty()) {
-        for (part, outputs) in w.parts(group.outputs.clone()) {
-            for start in outputs.clone().step_by(step) {
-                let outputs = start..(start + step).min(outputs.end);
-                let first = w.part_start(part) + start - group.outputs.start;
-                let cols = first..first + outputs.len();
-                blocks.push(Block { rows: group.rows.clone(), cols });
-                tasks.push(Task { part, outputs });
-            }
+    let (n_rows, cols) = (input::rows_of(&x).rows(), input::rows_of(&x).cols());
+    assert_eq!(cols, w.cols(), "activations have the columns of the weight");
+    let n_sums = groups.first().map_or(0, |m| m.outputs.len());
+    let (finish, n_outputs, out) = match out {
+        Output::Into(out) => (Finish::Set, n_sums, out.reshape(n_rows, n_sums)),
+        Output::Onto(out) => {
+            assert_eq!((out.rows(), out.cols()), (n_rows, n_sums), "only equal shapes are added");
+            (Finish::Add, n_sums, out.values_mut())
         }
-    }
+        Output::Gated(act, out) => (Finish::Gate(act), n_sums / 2, out.reshape(n_rows, n_sums / 2)),
+    };
+    let mut scratch = cpu.scratch();
+    let Scratch { activations, plan } = &mut *scratch;
+    plan.make(w, groups, n_outputs, cpu.threads() * TASKS_PER_THREAD);
+    let activations = activations.take(cpu, x, plan.needs(cpu, w));
+    let Plan { tasks, blocks } = &*plan;
+    cpu.pool.blocks(out, n_outputs, blocks, |i, out| {
+        let operand = |slab: &Slab| {
+            let matrix = w.part(slab.part);
+            let bias = bias.map(|bias| &bias.0[w.part_start(slab.part)..][slab.rows.clone()]);
+            Operand { matrix, coding: cpu.coding(matrix), first: slab.rows.start, bias }
+        };
+        let Task { first, second } = &tasks[i];
+        let work = Work {
+            cpu,
+            finish,
+            first: operand(first),
+            second: second.as_ref().map(operand),
+            activations: &activations,
+            rows: blocks[i].rows.clone(),
+        };
+        BENCH.with_borrow_mut(|bench| work.run(first.rows.len(), bench, out));
+    });
 }
 
 /// What a thread works with. Kept, because clearing it would take as long as using it.
@@ -137,99 +120,171 @@ fn plan(cpu: &Cpu, w: &Weight, groups: &[Meeting], tasks: &mut Vec<Task>, blocks
 struct Bench {
     codes: CodePanel,
     floats: FloatPanel,
-    sums: Vec<[f32; LANES]>,
+    /// Sums of each row with a panel, and with a panel of the second rows.
+    sums: [Vec<[f32; LANES]>; 2],
+    gated: Vec<[f32; LANES]>,
 }
 
 thread_local! {
     static BENCH: RefCell<Box<Bench>> = RefCell::default();
 }
 
+/// Some rows of a matrix, for a task.
+struct Operand<'a> {
+    matrix: &'a Matrix,
+    /// How they are multiplied as codes, if they are.
+    coding: Option<Coding>,
+    /// The first of them.
+    first: usize,
+    /// A number for each.
+    bias: Option<&'a [f32]>,
+}
+
 /// A task at work.
 struct Work<'a> {
     cpu: &'a Cpu,
-    matrix: &'a Matrix,
-    /// How it is multiplied as codes, if it is.
-    coding: Option<Coding>,
-    input: &'a Input<'a>,
+    finish: Finish,
+    first: Operand<'a>,
+    second: Option<Operand<'a>>,
+    activations: &'a Activated<'a>,
+    /// Rows of the activations.
+    rows: Range<usize>,
 }
 
 impl Work<'_> {
-    /// Panel by panel, and for every panel as many rows at a time as stay in the cache.
-    fn run(
-        &self,
-        task: &Task,
-        rows: &Range<usize>,
-        bias: Option<&[f32]>,
-        bench: &mut Bench,
-        mut out: BlockMut<'_>,
-    ) {
-        self.fetch_input(rows);
-        for first in (0..task.outputs.len()).step_by(LANES) {
-            let n = LANES.min(task.outputs.len() - first);
-            let start = task.outputs.start + first;
-            for batch in rows.clone().step_by(MAX_ROWS) {
-                let batch = batch..(batch + MAX_ROWS).min(rows.end);
-                bench.sums.clear();
-                bench.sums.resize(batch.len(), [0.0; LANES]);
-                self.multiply(start..start + n, batch.start, bench);
-                for (r, sums) in bench.sums.iter().enumerate() {
-                    let out = &mut out.row(batch.start - rows.start + r)[first..first + n];
-                    match bias {
-                        // A copy of known length is one store rather than a call.
-                        None => match out.as_mut_array() {
-                            Some(out) => *out = *sums,
-                            None => out.copy_from_slice(&sums[..n]),
-                        },
-                        Some(bias) => {
-                            let sums = sums.iter().zip(&bias[first..first + n]);
-                            out.iter_mut().zip(sums).for_each(|(out, (sum, b))| *out = sum + b);
-                        }
+    /// As many rows at a time as stay in the cache, and the more panels the fewer rows: where there
+    /// are two operands, each is read some way before the other, for memory is read in order.
+    fn run(&self, n_outputs: usize, bench: &mut Bench, mut out: BlockMut<'_>) {
+        self.fetch_input();
+        let n_panels = (MAX_ROWS / self.rows.len()).max(1);
+        for first in (0..n_outputs).step_by(n_panels * LANES) {
+            let outputs = first..(first + n_panels * LANES).min(n_outputs);
+            for start in self.rows.clone().step_by(MAX_ROWS) {
+                let rows = start..(start + MAX_ROWS).min(self.rows.end);
+                let n_rows = rows.len();
+                let results = self.results(&outputs, rows, bench);
+                for (panel, results) in panels(&outputs).zip(results.chunks_exact(n_rows)) {
+                    for (r, results) in results.iter().enumerate() {
+                        let row = start - self.rows.start + r;
+                        self.put(results, &mut out.row(row)[panel.clone()]);
                     }
                 }
             }
+        }
+    }
+
+    /// The results of some rows for some outputs, panel by panel, row by row.
+    fn results<'b>(
+        &self,
+        outputs: &Range<usize>,
+        rows: Range<usize>,
+        bench: &'b mut Bench,
+    ) -> &'b [[f32; LANES]] {
+        let Bench { codes, floats, sums: [first, second], gated } = bench;
+        self.sum(&self.first, outputs, &rows, (codes, floats, first));
+        let (Finish::Gate(act), Some(operand)) = (self.finish, &self.second) else { return first };
+        self.sum(operand, outputs, &rows, (codes, floats, second));
+        gated.resize(first.len(), [0.0; LANES]);
+        let (gates, ups) = (first.as_flattened(), second.as_flattened());
+        (self.cpu.kernels.ops.glu)(act, gates, ups, gated.as_flattened_mut());
+        gated
+    }
+
+    /// Puts a row's outputs of one panel where they belong.
+    fn put(&self, sums: &[f32; LANES], out: &mut [f32]) {
+        match self.finish {
+            Finish::Add => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
+            // A copy of known length is one store rather than a call.
+            Finish::Set | Finish::Gate(_) => match out.as_mut_array() {
+                Some(out) => *out = *sums,
+                None => out.copy_from_slice(&sums[..out.len()]),
+            },
         }
     }
 
     /// Asks for a few rows of rounded activations at once. Another core has just written them, and
     /// the products, which wait for each line in turn, would pay the way from core to core many times.
-    fn fetch_input(&self, rows: &Range<usize>) {
-        if self.coding.is_some() && rows.len() <= FEW_ROWS {
-            let stride = self.input.cols / GROUP;
-            let rounded = &self.input.rounded[rows.start * stride..rows.end * stride];
+    fn fetch_input(&self) {
+        if self.first.coding.is_some() && self.rows.len() <= FEW_ROWS {
+            let stride = self.activations.cols / GROUP;
+            let rounded =
+                &self.activations.rounded[self.rows.start * stride..][..self.rows.len() * stride];
             let bytes = size_of_val(rounded);
             (0..bytes).step_by(CACHE_LINE).for_each(|at| simd::prefetch(rounded, at));
         }
     }
 
-    /// Adds to the sums the products of rows of the input from `row` on with some outputs.
-    fn multiply(&self, outputs: Range<usize>, row: usize, bench: &mut Bench) {
-        let (kernels, input, matrix) = (self.cpu.kernels, self.input, self.matrix);
-        let Bench { codes, floats, sums } = bench;
-        match self.coding {
-            Some(coding) => {
-                let stride = input.cols / GROUP;
-                codes.coding = coding;
-                for piece in pieces(outputs, matrix.cols, CODE_COLS) {
-                    let source = Source { matrix, piece: &piece };
-                    let x = &input.rounded[row * stride + piece.cols.start / GROUP..];
-                    let few = kernels.few_rows.as_ref().filter(|few| sums.len() <= few.most);
-                    if let Some(few) = few {
-                        (few.multiply)(source, x, stride, codes, sums);
-                    } else {
-                        (kernels.unpack_codes)(source, codes);
-                        (kernels.dot_codes)(codes, x, stride, sums);
-                    }
+    /// The products of some rows of the activations with some rows of an operand, bias added.
+    fn sum(
+        &self,
+        operand: &Operand<'_>,
+        outputs: &Range<usize>,
+        rows: &Range<usize>,
+        (codes, floats, sums): (&mut CodePanel, &mut FloatPanel, &mut Vec<[f32; LANES]>),
+    ) {
+        sums.clear();
+        sums.resize(rows.len() * outputs.len().div_ceil(LANES), [0.0; LANES]);
+        for (panel, sums) in panels(outputs).zip(sums.chunks_exact_mut(rows.len())) {
+            let place = operand.first + panel.start..operand.first + panel.end;
+            match operand.coding {
+                Some(coding) => {
+                    codes.coding = coding;
+                    self.add_codes(operand.matrix, place, rows.start, (codes, sums));
                 }
+                None => self.add_floats(operand.matrix, place, rows.start, (floats, sums)),
             }
-            None => {
-                for piece in pieces(outputs, matrix.cols, FLOAT_COLS) {
-                    (kernels.unpack_floats)(Source { matrix, piece: &piece }, floats);
-                    let x = &input.floats[row * input.cols + piece.cols.start..];
-                    (kernels.dot_floats)(floats, x, input.cols, sums);
+            if let Some(bias) = operand.bias {
+                for sums in sums {
+                    sums.iter_mut().zip(&bias[panel.clone()]).for_each(|(sum, bias)| *sum += bias);
                 }
             }
         }
     }
+
+    /// Adds to the sums the products of rows of rounded activations from `row` on with a panel.
+    fn add_codes(
+        &self,
+        matrix: &Matrix,
+        outputs: Range<usize>,
+        row: usize,
+        (panel, sums): (&mut CodePanel, &mut [[f32; LANES]]),
+    ) {
+        let (kernels, x) = (self.cpu.kernels, self.activations);
+        let stride = x.cols / GROUP;
+        let few = kernels.few_rows.as_ref().filter(|few| sums.len() <= few.most);
+        for piece in pieces(outputs, matrix.cols, CODE_COLS) {
+            let source = Source { matrix, piece: &piece };
+            let x = &x.rounded[row * stride + piece.cols.start / GROUP..];
+            if let Some(few) = few {
+                (few.multiply)(source, x, stride, panel, sums);
+            } else {
+                (kernels.unpack_codes)(source, panel);
+                (kernels.dot_codes)(panel, x, stride, sums);
+            }
+        }
+    }
+
+    /// As [`Work::add_codes`], of plain activations.
+    fn add_floats(
+        &self,
+        matrix: &Matrix,
+        outputs: Range<usize>,
+        row: usize,
+        (panel, sums): (&mut FloatPanel, &mut [[f32; LANES]]),
+    ) {
+        let (kernels, x) = (self.cpu.kernels, self.activations);
+        for piece in pieces(outputs, matrix.cols, FLOAT_COLS) {
+            (kernels.unpack_floats)(Source { matrix, piece: &piece }, panel);
+            let x = &x.floats[row * x.cols + piece.cols.start..];
+            (kernels.dot_floats)(panel, x, matrix.cols, sums);
+        }
+    }
+}
+
+/// `outputs` in pieces of at most a panel.
+fn panels(outputs: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = outputs.end;
+    outputs.clone().step_by(LANES).map(move |first| first..(first + LANES).min(end))
 }
 
 impl Cpu {

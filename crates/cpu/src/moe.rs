@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use backend::ops::{DenseOps, MoeOps};
+use backend::ops::{MoeOps, Output};
 use backend::{Experts, Gating};
 
 use crate::linear::{self, Meeting};
@@ -25,9 +25,8 @@ struct Scratch {
     probabilities: Vec<f32>,
     /// Experts of one row.
     ranking: Vec<usize>,
-    /// One row per slot: what goes in, `[gate | up]`, inner columns, what comes out.
+    /// One row per slot: what goes in, inner columns, what comes out.
     x: Buf,
-    gate_up: Buf,
     inner: Buf,
     y: Buf,
 }
@@ -64,13 +63,13 @@ impl MoeOps for Cpu {
             scratch.sort(x, spec.top_k);
             scratch.meet(2 * spec.inner);
             let room = scratch.choices.len();
-            scratch.gate_up.grow(room * 2 * spec.inner);
-            linear::grouped(self, &scratch.x, gate_up, &scratch.meetings, &mut scratch.gate_up);
             scratch.inner.grow(room * spec.inner);
-            self.glu(&scratch.gate_up, spec.activation, &mut scratch.inner);
+            let inner = Output::Gated(spec.activation, &mut scratch.inner);
+            linear::grouped(self, &scratch.x, gate_up, &scratch.meetings, inner);
             scratch.meet(cols);
             scratch.y.grow(room * cols);
-            linear::grouped(self, &scratch.inner, down, &scratch.meetings, &mut scratch.y);
+            let y = Output::Into(&mut scratch.y);
+            linear::grouped(self, &scratch.inner, down, &scratch.meetings, y);
 
             let Scratch { choices, slots, y, .. } = &*scratch;
             self.each_row(out, cols, |r, out| {

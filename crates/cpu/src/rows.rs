@@ -1,8 +1,8 @@
 //! Ops on rows that know nothing of each other. Linear layers are in `linear.rs`; here is
 //! everything cheap, which is shared out to the threads only where that pays.
 
-use backend::ops::DenseOps;
-use backend::{Activation, NormGain};
+use backend::Activation;
+use backend::ops::{DenseOps, Input, Output, RowNorm};
 
 use crate::linear;
 use crate::{Buf, Cpu, Staged, Vector, Weight, row_f32};
@@ -22,16 +22,16 @@ impl DenseOps for Cpu {
         });
     }
 
-    fn linear(&self, x: &Buf, w: &Weight, bias: Option<&Vector>, out: &mut Buf) {
+    fn linear(&self, x: Input<'_, Cpu>, w: &Weight, bias: Option<&Vector>, out: Output<'_, Cpu>) {
         linear::linear(self, x, w, bias, out);
     }
 
-    fn rms_norm(&self, x: &Buf, gain: &Vector, kind: NormGain, eps: f32, out: &mut Buf) {
+    fn rms_norm(&self, x: &Buf, norm: RowNorm<'_, Vector>, out: &mut Buf) {
         let cols = x.cols();
         let out = out.reshape(x.rows(), cols);
         self.each_row(out, cols, |r, out| {
             out.copy_from_slice(x.row(r));
-            (self.kernels.ops.normalize)(out, &gain.0, kind, eps);
+            (self.kernels.ops.normalize)(out, &norm.gain.0, norm.kind, norm.eps);
         });
     }
 

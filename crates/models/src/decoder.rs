@@ -3,6 +3,7 @@
 //! It knows neither sequences nor schedules: a batch of rows comes in, logits of the wanted rows come
 //! out.
 
+use backend::ops::Output;
 use backend::{Backend, BlockId, DeviceError};
 use weights::Checkpoint;
 
@@ -53,18 +54,28 @@ pub struct Scratch<B: Backend> {
     pub(crate) angles: Vec<B::Buf>,
     pub(crate) qkv: B::Buf,
     pub(crate) attended: B::Buf,
-    pub(crate) ffn: FfnScratch<B>,
+    /// What a gated feed-forward layer has between its projections.
+    pub(crate) inner: B::Buf,
     pub(crate) router: B::Buf,
     pub(crate) shared: B::Buf,
     pub(crate) shared_gate: B::Buf,
     logits: B::Buf,
 }
 
-/// What a gated feed-forward layer scribbles on.
-pub(crate) struct FfnScratch<B: Backend> {
-    pub(crate) gate_up: B::Buf,
-    pub(crate) inner: B::Buf,
+/// What all layers of one pass see.
+pub(crate) struct Pass<'a, B: Backend> {
+    pub(crate) spec: &'a ModelSpec,
+    pub(crate) batch: &'a B::Staged,
 }
+
+// Written out because a derive would ask for `B: Copy`.
+impl<B: Backend> Clone for Pass<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Backend> Copy for Pass<'_, B> {}
 
 /// Columns that the layers need, the largest of each.
 #[derive(Debug, Default)]
@@ -92,7 +103,7 @@ impl ScratchSizes {
     pub(crate) fn numbers_per_row(&self, spec: &ModelSpec) -> usize {
         let angles: usize = spec.ropes.iter().map(|rope| 2 * rope.inv_freq.len()).sum();
         let ScratchSizes { qkv, attended, inner, router, shared, shared_gate } = *self;
-        3 * spec.hidden + angles + qkv + attended + 3 * inner + router + shared + shared_gate
+        3 * spec.hidden + angles + qkv + attended + inner + router + shared + shared_gate
     }
 }
 
@@ -152,23 +163,20 @@ impl<B: Backend> Decoder<B> {
         for (rope, angles) in self.spec.ropes.iter().zip(&mut s.angles) {
             b.angles(rope, batch, angles);
         }
+        let pass = Pass { spec: &self.spec, batch };
         for (i, (layer, store)) in self.layers.iter().zip(&mut store.layers).enumerate() {
-            layer.mixer_norms.enter(b, &s.x, &mut s.h);
-            layer.mixer.forward(b, &self.spec, batch, store, s);
-            layer.mixer_norms.leave(b, &s.y, &mut s.h, &mut s.x);
+            layer.mixer.forward(b, pass, &layer.mixer_norms, store, s);
             if i + 1 == self.layers.len() {
                 // Nobody looks back at this layer, so only rows that say something go on.
                 b.gather(&s.x, batch, &mut s.h);
                 std::mem::swap(&mut s.x, &mut s.h);
             }
-            layer.ffn_norms.enter(b, &s.x, &mut s.h);
-            layer.ffn.forward(b, s);
-            layer.ffn_norms.leave(b, &s.y, &mut s.h, &mut s.x);
+            layer.ffn.forward(b, &layer.ffn_norms, s);
         }
-        self.final_norm.apply(b, &s.x, &mut s.h);
+        let (x, logits) = (self.final_norm.input(&s.x), Output::Into(&mut s.logits));
         match &self.head {
-            HeadWeights::Tied => b.linear(&s.h, &self.embed, None, &mut s.logits),
-            HeadWeights::Separate(head) => head.apply(b, &s.h, &mut s.logits),
+            HeadWeights::Tied => b.linear(x, &self.embed, None, logits),
+            HeadWeights::Separate(head) => head.apply(b, x, logits),
         }
         if let Some(cap) = self.spec.final_soft_cap {
             b.soft_cap(&mut s.logits, cap);
@@ -245,7 +253,7 @@ impl<B: Backend> Scratch<B> {
             angles: spec.ropes.iter().map(|rope| rows(2 * rope.inv_freq.len())).collect(),
             qkv: rows(sizes.qkv),
             attended: rows(sizes.attended),
-            ffn: FfnScratch { gate_up: rows(2 * sizes.inner), inner: rows(sizes.inner) },
+            inner: rows(sizes.inner),
             router: rows(sizes.router),
             shared: rows(sizes.shared),
             shared_gate: rows(sizes.shared_gate),

@@ -1,5 +1,6 @@
 //! The loaded pieces that every layer is built from: linear layers and norms.
 
+use backend::ops::{Input, Output, RowNorm};
 use backend::{Backend, NormGain};
 
 use crate::Error;
@@ -22,7 +23,7 @@ impl<B: Backend> LinearWeights<B> {
         Ok(LinearWeights { weight: b.weight(&matrices), bias })
     }
 
-    pub(crate) fn apply(&self, b: &B, x: &B::Buf, out: &mut B::Buf) {
+    pub(crate) fn apply(&self, b: &B, x: Input<'_, B>, out: Output<'_, B>) {
         b.linear(x, &self.weight, self.bias.as_ref(), out);
     }
 }
@@ -48,7 +49,16 @@ impl<B: Backend> NormWeights<B> {
     }
 
     pub(crate) fn apply(&self, b: &B, x: &B::Buf, out: &mut B::Buf) {
-        b.rms_norm(x, &self.gain, self.kind, self.eps, out);
+        b.rms_norm(x, self.row_norm(), out);
+    }
+
+    /// `x` as a linear layer reads it through this norm.
+    pub(crate) fn input<'a>(&'a self, x: &'a B::Buf) -> Input<'a, B> {
+        Input::Normed { x, norm: self.row_norm() }
+    }
+
+    fn row_norm(&self) -> RowNorm<'_, B::Vector> {
+        RowNorm { gain: &self.gain, kind: self.kind, eps: self.eps }
     }
 }
 
@@ -72,11 +82,27 @@ impl<B: Backend> NormsWeights<B> {
         })
     }
 
-    /// `h` is what the branch reads.
-    pub(crate) fn enter(&self, b: &B, x: &B::Buf, h: &mut B::Buf) {
+    /// The norm through which the branch reads the residual stream.
+    pub(crate) fn before(&self) -> &NormWeights<B> {
         match self {
-            NormsWeights::Pre(norm) | NormsWeights::Sandwich { before: norm, .. } => {
-                norm.apply(b, x, h);
+            NormsWeights::Pre(norm) | NormsWeights::Sandwich { before: norm, .. } => norm,
+        }
+    }
+
+    /// Ends a branch whose last layer is `last`, reading `inner`: adds what it says to `x`.
+    /// Overwrites `y` and `h`.
+    pub(crate) fn finish(
+        &self,
+        b: &B,
+        (last, inner): (&LinearWeights<B>, &B::Buf),
+        (y, h): (&mut B::Buf, &mut B::Buf),
+        x: &mut B::Buf,
+    ) {
+        match self {
+            NormsWeights::Pre(_) => last.apply(b, Input::Rows(inner), Output::Onto(x)),
+            NormsWeights::Sandwich { .. } => {
+                last.apply(b, Input::Rows(inner), Output::Into(y));
+                self.leave(b, y, h, x);
             }
         }
     }

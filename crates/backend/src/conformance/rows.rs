@@ -4,6 +4,7 @@ use weights::{Float, GgufType, Matrix, Packing};
 
 use super::data::{Rng, Rows, batch, download, upload};
 use super::{Tolerance, assert_close, assert_same_bits};
+use crate::ops::{Input, Output, RowNorm};
 use crate::reference::Reference;
 use crate::{Activation, Backend, Experts, Gating, NormGain};
 
@@ -11,7 +12,7 @@ use crate::{Activation, Backend, Experts, Gating, NormGain};
 #[derive(Debug)]
 enum RowOp {
     Embed { table: Matrix, scale: f32 },
-    Linear { parts: Vec<Matrix>, bias: Option<Vec<f32>> },
+    Linear { parts: Vec<Matrix>, bias: Option<Vec<f32>>, form: Form },
     RmsNorm { gain: Vec<f32>, kind: NormGain },
     Add { cols: usize },
     Glu { cols: usize, activation: Activation },
@@ -21,6 +22,18 @@ enum RowOp {
     AddGated { cols: usize },
 }
 
+/// What a linear layer does besides multiplying.
+#[derive(Debug, Clone)]
+enum Form {
+    Plain,
+    /// Norms its input.
+    Normed(Vec<f32>),
+    /// Adds to what is there.
+    Onto,
+    /// Norms its input and gates.
+    Gated(Vec<f32>, Activation),
+}
+
 const EPS: f32 = 1e-6;
 
 impl RowOp {
@@ -28,10 +41,10 @@ impl RowOp {
     fn name(&self) -> String {
         match self {
             RowOp::Embed { table, .. } => format!("embed {}", table.name),
-            RowOp::Linear { parts, bias } => {
+            RowOp::Linear { parts, bias, form } => {
                 let parts: Vec<String> =
                     parts.iter().map(|m| format!("{} {}x{}", m.name, m.rows, m.cols)).collect();
-                format!("linear {parts:?}, bias: {}", bias.is_some())
+                format!("linear {parts:?}, bias: {}, {}", bias.is_some(), form.name())
             }
             RowOp::RmsNorm { gain, kind } => format!("rms_norm {kind:?} of {}", gain.len()),
             RowOp::Experts { spec, gate_up, .. } => format!("experts {spec:?} {}", gate_up.name),
@@ -46,6 +59,7 @@ impl RowOp {
                 let data = (0..n).map(|_| rng.below(table.rows) as f32).collect();
                 return vec![Rows { rows: n, cols: 1, data }];
             }
+            RowOp::Linear { parts, form: Form::Onto, .. } => vec![parts[0].cols, n_outputs(parts)],
             RowOp::Linear { parts, .. } => vec![parts[0].cols],
             RowOp::RmsNorm { gain, .. } => vec![gain.len()],
             RowOp::Add { cols } => vec![*cols, *cols],
@@ -65,7 +79,8 @@ impl RowOp {
     fn out_cols(&self) -> usize {
         match self {
             RowOp::Embed { table, .. } => table.cols,
-            RowOp::Linear { parts, .. } => parts.iter().map(|part| part.rows).sum(),
+            RowOp::Linear { parts, form: Form::Gated(..), .. } => n_outputs(parts) / 2,
+            RowOp::Linear { parts, .. } => n_outputs(parts),
             RowOp::RmsNorm { gain, .. } => gain.len(),
             RowOp::Experts { spec, down, .. } => down.rows / spec.n,
             RowOp::Add { cols }
@@ -78,6 +93,8 @@ impl RowOp {
 
     fn tolerance(&self, tolerance: Tolerance) -> f32 {
         match self {
+            // A product of two results and a steep function: their errors add up.
+            RowOp::Linear { form: Form::Gated(..), .. } => 3.0 * tolerance.linear,
             RowOp::Linear { .. } | RowOp::Experts { .. } => tolerance.linear,
             _ => tolerance.other,
         }
@@ -94,12 +111,17 @@ impl RowOp {
                 device.stage(&batch(tokens), &mut staged);
                 device.embed(&device.weight(std::slice::from_ref(table)), &staged, *scale, &mut out)
             }
-            RowOp::Linear { parts, bias } => {
+            RowOp::Linear { parts, bias, form } => {
                 let bias = bias.as_deref().map(|bias| device.vector(bias));
-                device.linear(&bufs[0], &device.weight(parts), bias.as_ref(), &mut out)
+                let weight = device.weight(parts);
+                if matches!(form, Form::Onto) {
+                    out = bufs.pop().expect("an input to add to");
+                }
+                form.run(device, &bufs[0], (&weight, bias.as_ref()), &mut out);
             }
             RowOp::RmsNorm { gain, kind } => {
-                device.rms_norm(&bufs[0], &device.vector(gain), *kind, EPS, &mut out)
+                let norm = RowNorm { gain: &device.vector(gain), kind: *kind, eps: EPS };
+                device.rms_norm(&bufs[0], norm, &mut out)
             }
             RowOp::Glu { activation, .. } => device.glu(&bufs[0], *activation, &mut out),
             RowOp::Gather { .. } => {
@@ -129,6 +151,45 @@ impl RowOp {
     }
 }
 
+impl Form {
+    fn name(&self) -> String {
+        match self {
+            Form::Plain => "plain".into(),
+            Form::Normed(_) => "normed".into(),
+            Form::Onto => "onto".into(),
+            Form::Gated(_, activation) => format!("normed and gated by {activation:?}"),
+        }
+    }
+
+    fn run<B: Backend>(
+        &self,
+        device: &B,
+        x: &B::Buf,
+        (weight, bias): (&B::Weight, Option<&B::Vector>),
+        out: &mut B::Buf,
+    ) {
+        let gain = match self {
+            Form::Normed(gain) | Form::Gated(gain, _) => Some(device.vector(gain)),
+            Form::Plain | Form::Onto => None,
+        };
+        let norm = |gain| RowNorm { gain, kind: NormGain::Stored, eps: EPS };
+        let x = match &gain {
+            Some(gain) => Input::Normed { x, norm: norm(gain) },
+            None => Input::Rows(x),
+        };
+        let out = match self {
+            Form::Plain | Form::Normed(_) => Output::Into(out),
+            Form::Onto => Output::Onto(out),
+            Form::Gated(_, activation) => Output::Gated(*activation, out),
+        };
+        device.linear(x, weight, bias, out);
+    }
+}
+
+fn n_outputs(parts: &[Matrix]) -> usize {
+    parts.iter().map(|part| part.rows).sum()
+}
+
 /// Every packing there is.
 fn packings() -> Vec<Packing> {
     let mut all: Vec<Packing> =
@@ -154,9 +215,10 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
         ops.push(RowOp::Embed { table: rng.matrix(packing, 11, cols), scale: 1.0 });
         let rows = 1 + rng.below(70);
         let bias = (rng.below(2) == 0).then(|| rng.vector(rows));
-        ops.push(RowOp::Linear { parts: vec![rng.matrix(packing, rows, cols)], bias });
+        ops.push(plain(vec![rng.matrix(packing, rows, cols)], bias));
     }
     ops.extend(mixed_ops(rng));
+    ops.extend(formed_ops(rng));
     ops.extend(expert_ops(rng));
     for cols in [1, 7, 64, 577] {
         let gain = rng.vector(cols);
@@ -175,19 +237,48 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
 
 /// Weights of several parts, columns that fill no vector, a scaled embedding.
 fn mixed_ops(rng: &mut Rng) -> Vec<RowOp> {
-    let plain = Packing::Plain(Float::F32);
+    let float = Packing::Plain(Float::F32);
     let q4 = Packing::Affine { bits: 4, group: 64, scale: Float::F16 };
     let q6 = Packing::Gguf(GgufType::Q6K);
-    let parts = [(q4, 48), (q6, 16), (plain, 5)];
+    let parts = [(q4, 48), (q6, 16), (float, 5)];
     let parts = parts.map(|(packing, rows)| rng.matrix(packing, rows, 256)).to_vec();
     vec![
-        RowOp::Linear { parts, bias: Some(rng.vector(69)) },
-        RowOp::Linear { parts: vec![rng.matrix(plain, 9, 1)], bias: None },
-        RowOp::Linear { parts: vec![rng.matrix(plain, 33, 101)], bias: None },
-        RowOp::Linear { parts: vec![rng.matrix(q4, 130, 576)], bias: None },
-        RowOp::Embed { table: rng.matrix(plain, 5, 33), scale: 8.485_281 },
+        plain(parts, Some(rng.vector(69))),
+        plain(vec![rng.matrix(float, 9, 1)], None),
+        plain(vec![rng.matrix(float, 33, 101)], None),
+        plain(vec![rng.matrix(q4, 130, 576)], None),
+        RowOp::Embed { table: rng.matrix(float, 5, 33), scale: 8.485_281 },
         RowOp::Embed { table: rng.matrix(q4, 5, 64), scale: 5.5 },
     ]
+}
+
+fn plain(parts: Vec<Matrix>, bias: Option<Vec<f32>>) -> RowOp {
+    RowOp::Linear { parts, bias, form: Form::Plain }
+}
+
+/// Linear layers that do more than multiply: of one part and of several, cut where gate and up do
+/// not end at the same places of a panel, packed and not.
+fn formed_ops(rng: &mut Rng) -> Vec<RowOp> {
+    let float = Packing::Plain(Float::Bf16);
+    let q4 = Packing::Affine { bits: 4, group: 64, scale: Float::F16 };
+    let q4_k = Packing::Gguf(GgufType::Q4K);
+    let mut ops = Vec::new();
+    for parts in [vec![(q4, 74)], vec![(q4, 37), (q4_k, 37)], vec![(q4_k, 9), (float, 1)]] {
+        let mut op = |form| {
+            let parts: Vec<Matrix> =
+                parts.iter().map(|(packing, rows)| rng.matrix(*packing, *rows, 256)).collect();
+            let bias = (rng.below(2) == 0).then(|| rng.vector(n_outputs(&parts)));
+            ops.push(RowOp::Linear { parts, bias, form });
+        };
+        op(Form::Onto);
+        // Small, so that gates are not so far below zero that nothing of them is left.
+        let gain: Vec<f32> = (128..384).map(|i| i as f32 / 4096.0).collect();
+        op(Form::Normed(gain.clone()));
+        for activation in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf] {
+            op(Form::Gated(gain.clone(), activation));
+        }
+    }
+    ops
 }
 
 fn expert_ops(rng: &mut Rng) -> Vec<RowOp> {

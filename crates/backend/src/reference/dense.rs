@@ -1,7 +1,7 @@
 //! Linear layers, norms and everything else a row does alone, as loops.
 
 use super::{Buf, Reference, Weight, activate, dot};
-use crate::ops::DenseOps;
+use crate::ops::{DenseOps, Input, Memory, Output, RowNorm};
 use crate::{Activation, Batch, NormGain};
 
 impl DenseOps for Reference {
@@ -14,22 +14,29 @@ impl DenseOps for Reference {
         }
     }
 
-    fn linear(&self, x: &Buf, w: &Weight, bias: Option<&Vec<f32>>, out: &mut Buf) {
-        assert_eq!(x.cols, w.cols, "a linear layer takes rows as long as its own");
-        out.shape(x.rows, w.rows);
-        for r in 0..x.rows {
-            for o in 0..w.rows {
-                let bias = bias.map_or(0.0, |bias| f64::from(bias[o]));
-                out.row_mut(r)[o] = (dot(x.row(r), w.row(o)) + bias) as f32;
+    fn linear(
+        &self,
+        x: Input<'_, Reference>,
+        w: &Weight,
+        bias: Option<&Vec<f32>>,
+        out: Output<'_, Reference>,
+    ) {
+        let normed = match x {
+            Input::Rows(x) => return product(self, x, w, bias, out),
+            Input::Normed { x, norm } => {
+                let mut normed = self.buf(x.rows * x.cols);
+                self.rms_norm(x, norm, &mut normed);
+                normed
             }
-        }
+        };
+        product(self, &normed, w, bias, out);
     }
 
-    fn rms_norm(&self, x: &Buf, gain: &Vec<f32>, kind: NormGain, eps: f32, out: &mut Buf) {
+    fn rms_norm(&self, x: &Buf, norm: RowNorm<'_, Vec<f32>>, out: &mut Buf) {
         out.shape(x.rows, x.cols);
         for r in 0..x.rows {
             out.row_mut(r).copy_from_slice(x.row(r));
-            normalize(out.row_mut(r), gain, kind, eps);
+            normalize(out.row_mut(r), norm.gain, norm.kind, norm.eps);
         }
     }
 
@@ -58,6 +65,32 @@ impl DenseOps for Reference {
         for x in x.elements_mut() {
             *x = cap_score(f64::from(*x), cap) as f32;
         }
+    }
+}
+
+fn product(
+    device: &Reference,
+    x: &Buf,
+    w: &Weight,
+    bias: Option<&Vec<f32>>,
+    out: Output<'_, Reference>,
+) {
+    assert_eq!(x.cols, w.cols, "a linear layer takes rows as long as its own");
+    let mut y = device.buf(x.rows * w.rows);
+    y.shape(x.rows, w.rows);
+    for r in 0..x.rows {
+        for o in 0..w.rows {
+            let bias = bias.map_or(0.0, |bias| f64::from(bias[o]));
+            y.row_mut(r)[o] = (dot(x.row(r), w.row(o)) + bias) as f32;
+        }
+    }
+    match out {
+        Output::Into(out) => {
+            out.shape(y.rows, y.cols);
+            out.elements_mut().copy_from_slice(y.elements_mut());
+        }
+        Output::Onto(out) => device.add(out, &y),
+        Output::Gated(act, out) => device.glu(&y, act, out),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What linear layers promise: the right numbers, and the same bytes however they are computed.
 
-use backend::ops::Memory;
+use backend::ops::{DenseOps, Input, Memory, Output, RowNorm};
+use backend::{Activation, NormGain};
 use proptest::prelude::*;
 use weights::{Float, GgufType, Matrix, Packing};
 
@@ -27,7 +28,8 @@ fn product(cpu: &Cpu, rows: usize, x: &[f32], w: &Weight, bias: Option<&[f32]>) 
     assert_eq!(x.len(), rows * w.cols());
     let mut out = cpu.buf(rows * w.rows());
     let bias = bias.map(|bias| cpu.vector(bias));
-    linear(cpu, &buf(cpu, w.cols(), x), w, bias.as_ref(), &mut out);
+    let x = buf(cpu, w.cols(), x);
+    linear(cpu, Input::Rows(&x), w, bias.as_ref(), Output::Into(&mut out));
     out.values().to_vec()
 }
 
@@ -235,6 +237,52 @@ proptest! {
         }
     }
 
+    /// A layer that norms, adds or gates gives the bits of the ops one after the other.
+    #[test]
+    fn fused_is_what_the_ops_give_one_by_one(
+        seed in any::<u64>(),
+        n_rows in 1..=140usize,
+        packing in prop::sample::select(packings()),
+        second in prop::sample::select(packings()),
+        half in 1..60usize,
+        threads in 1..=3usize,
+    ) {
+        let mut random = Random(seed);
+        let cols = packing.granule().max(second.granule()).next_multiple_of(32);
+        // The halves end inside a panel, and the parts where they like.
+        let cut = random.below(2 * half + 1);
+        let parts = [
+            matrix(&mut random, packing, cut, cols),
+            matrix(&mut random, second, 2 * half - cut, cols),
+        ];
+        let (x, y) = (random.floats(n_rows * cols), random.floats(n_rows * 2 * half));
+        let (gain, bias) = (random.floats(cols), random.floats(2 * half));
+        let cpu = Cpu::new(&Options { threads, ..Options::default() });
+        let (w, gain, bias) = (cpu.weight(&parts), cpu.vector(&gain), cpu.vector(&bias));
+        let norm = RowNorm { gain: &gain, kind: NormGain::OnePlus, eps: 1e-6 };
+        let x = buf(&cpu, cols, &x);
+        let bias = Some(&bias);
+        let mut normed = cpu.buf(n_rows * cols);
+        cpu.rms_norm(&x, norm, &mut normed);
+        let mut plain = cpu.buf(n_rows * 2 * half);
+        cpu.linear(Input::Rows(&normed), &w, bias, Output::Into(&mut plain));
+        let mut out = cpu.buf(n_rows * 2 * half);
+        cpu.linear(Input::Normed { x: &x, norm }, &w, bias, Output::Into(&mut out));
+        prop_assert_eq!(bits(out.values()), bits(plain.values()));
+
+        let mut want = buf(&cpu, 2 * half, &y);
+        cpu.add(&mut want, &plain);
+        let mut got = buf(&cpu, 2 * half, &y);
+        cpu.linear(Input::Normed { x: &x, norm }, &w, bias, Output::Onto(&mut got));
+        prop_assert_eq!(bits(got.values()), bits(want.values()));
+
+        for act in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf] {
+            cpu.glu(&plain, act, &mut want);
+            cpu.linear(Input::Rows(&normed), &w, bias, Output::Gated(act, &mut got));
+            prop_assert_eq!(bits(got.values()), bits(want.values()));
+        }
+    }
+
     /// Experts computed together are what each gives alone.
     #[test]
     fn groups_are_what_each_gives_alone(
@@ -264,7 +312,8 @@ proptest! {
         }
         let x = random.floats(n_rows * cols);
         let mut together = cpu.buf(n_rows * inner);
-        grouped(&cpu, &buf(&cpu, cols, &x), &weight, &groups, &mut together);
+        let out = Output::Into(&mut together);
+        grouped(&cpu, &buf(&cpu, cols, &x), &weight, &groups, out);
         for group in groups.iter().filter(|group| !group.rows.is_empty()) {
             let x = &x[group.rows.start * cols..group.rows.end * cols];
             let alone = product(&cpu, group.rows.len(), x, &weight, None);

@@ -1,9 +1,10 @@
 //! `down(act(gate(x)) * up(x))`, gate and up being one matrix.
 
+use backend::ops::{Input, Output};
 use backend::{Activation, Backend};
 
 use crate::Error;
-use crate::decoder::{FfnScratch, ScratchSizes};
+use crate::decoder::ScratchSizes;
 use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
@@ -61,9 +62,13 @@ impl<B: Backend> GatedWeights<B> {
         })
     }
 
-    pub(super) fn forward(&self, b: &B, x: &B::Buf, s: &mut FfnScratch<B>, out: &mut B::Buf) {
-        self.gate_up.apply(b, x, &mut s.gate_up);
-        b.glu(&s.gate_up, self.activation, &mut s.inner);
-        self.down.apply(b, &s.inner, out);
+    /// Gate, up and activation; [`GatedWeights::last`] makes the branch's answer of `inner`.
+    pub(super) fn enter(&self, b: &B, x: Input<'_, B>, inner: &mut B::Buf) {
+        self.gate_up.apply(b, x, Output::Gated(self.activation, inner));
+    }
+
+    /// The projection back.
+    pub(super) fn last(&self) -> &LinearWeights<B> {
+        &self.down
     }
 }

@@ -7,6 +7,7 @@ use backend::Backend;
 
 use crate::Error;
 use crate::decoder::{Scratch, ScratchSizes};
+use crate::dense::NormsWeights;
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::Ffn;
@@ -45,11 +46,18 @@ impl<B: Backend> FfnWeights<B> {
         })
     }
 
-    /// Reads `s.h`, writes `s.y`.
-    pub(crate) fn forward(&self, b: &B, s: &mut Scratch<B>) {
+    /// Adds to `s.x` what this says about it, through `norms`.
+    pub(crate) fn forward(&self, b: &B, norms: &NormsWeights<B>, s: &mut Scratch<B>) {
         match self {
-            FfnWeights::Gated(gated) => gated.forward(b, &s.h, &mut s.ffn, &mut s.y),
-            FfnWeights::Moe(moe) => moe.forward(b, s),
+            FfnWeights::Gated(gated) => {
+                gated.enter(b, norms.before().input(&s.x), &mut s.inner);
+                norms.finish(b, (gated.last(), &s.inner), (&mut s.y, &mut s.h), &mut s.x);
+            }
+            FfnWeights::Moe(moe) => {
+                norms.before().apply(b, &s.x, &mut s.h);
+                moe.forward(b, s);
+                norms.leave(b, &s.y, &mut s.h, &mut s.x);
+            }
         }
     }
 }

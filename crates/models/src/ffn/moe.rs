@@ -1,6 +1,7 @@
 //! A router and many gated layers of which every row meets a few, with or without one that every
 //! row passes through.
 
+use backend::ops::{Input, Output};
 use backend::{Backend, Experts};
 
 use super::gated::GatedWeights;
@@ -105,11 +106,12 @@ impl<B: Backend> MoeWeights<B> {
 
     /// Reads `s.h`, writes `s.y`.
     pub(super) fn forward(&self, b: &B, s: &mut Scratch<B>) {
-        self.router.apply(b, &s.h, &mut s.router);
+        self.router.apply(b, Input::Rows(&s.h), Output::Into(&mut s.router));
         b.experts(&s.h, &s.router, &self.experts, &self.gate_up, &self.down, &mut s.y);
         if let Some(shared) = &self.shared {
-            shared.ffn.forward(b, &s.h, &mut s.ffn, &mut s.shared);
-            shared.gate.apply(b, &s.h, &mut s.shared_gate);
+            shared.ffn.enter(b, Input::Rows(&s.h), &mut s.inner);
+            shared.ffn.last().apply(b, Input::Rows(&s.inner), Output::Into(&mut s.shared));
+            shared.gate.apply(b, Input::Rows(&s.h), Output::Into(&mut s.shared_gate));
             b.add_gated(&mut s.y, &s.shared_gate, &s.shared);
         }
     }

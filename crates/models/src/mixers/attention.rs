@@ -1,15 +1,15 @@
 //! Softmax attention: one projection to `[q | k | v]`, head norms, rotation, attention, one
 //! projection back.
 
-use backend::ops::HeadNorm;
+use backend::ops::{HeadNorm, Output};
 use backend::{Attention, Backend};
 
 use crate::Error;
-use crate::decoder::{Scratch, ScratchSizes};
-use crate::dense::{LinearWeights, NormWeights};
+use crate::decoder::{Pass, Scratch, ScratchSizes};
+use crate::dense::{LinearWeights, NormWeights, NormsWeights};
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
-use crate::recipe::{AttentionMixer, ModelSpec, Norm, Qkv};
+use crate::recipe::{AttentionMixer, Norm, Qkv};
 
 impl AttentionMixer {
     /// The projections to q, k and v, in this order.
@@ -96,23 +96,23 @@ impl<B: Backend> AttentionWeights<B> {
     pub(super) fn forward(
         &self,
         b: &B,
-        spec: &ModelSpec,
-        batch: &B::Staged,
+        pass: Pass<'_, B>,
+        norms: &NormsWeights<B>,
         pages: &mut B::Pages,
         s: &mut Scratch<B>,
     ) {
-        self.qkv.apply(b, &s.h, &mut s.qkv);
+        self.qkv.apply(b, norms.before().input(&s.x), Output::Into(&mut s.qkv));
         let norm = self.head_norms.as_ref().map(|[q, k]| HeadNorm {
             q: &q.gain,
             k: &k.gain,
             kind: q.kind,
             eps: q.eps,
         });
-        let rotation = self.rope.map(|i| (&spec.ropes[i], &s.angles[i]));
+        let rotation = self.rope.map(|i| (&pass.spec.ropes[i], &s.angles[i]));
         if norm.is_some() || rotation.is_some() {
             b.rope(&mut s.qkv, &self.shape, norm, rotation);
         }
-        b.attend(&s.qkv, &self.shape, pages, batch, &mut s.attended);
-        self.out.apply(b, &s.attended, &mut s.y);
+        b.attend(&s.qkv, &self.shape, pages, pass.batch, &mut s.attended);
+        norms.finish(b, (&self.out, &s.attended), (&mut s.y, &mut s.h), &mut s.x);
     }
 }

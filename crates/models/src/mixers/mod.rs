@@ -5,10 +5,11 @@ mod attention;
 use backend::{Backend, BlockId, DeviceError};
 
 use crate::Error;
-use crate::decoder::{Scratch, ScratchSizes};
+use crate::decoder::{Pass, Scratch, ScratchSizes};
+use crate::dense::NormsWeights;
 use crate::loader::Loader;
 use crate::modules::Module;
-use crate::recipe::{Mixer, ModelSpec};
+use crate::recipe::Mixer;
 
 /// A mixer on a device.
 pub(crate) enum MixerWeights<B: Backend> {
@@ -75,18 +76,18 @@ impl<B: Backend> MixerWeights<B> {
         })
     }
 
-    /// Reads `s.h`, writes `s.y`.
+    /// Adds to `s.x` what this says about it, through `norms`.
     pub(crate) fn forward(
         &self,
         b: &B,
-        spec: &ModelSpec,
-        batch: &B::Staged,
+        pass: Pass<'_, B>,
+        norms: &NormsWeights<B>,
         store: &mut LayerStore<B>,
         s: &mut Scratch<B>,
     ) {
         match (self, store) {
             (MixerWeights::Attention(attention), LayerStore::Pages(pages)) => {
-                attention.forward(b, spec, batch, pages, s);
+                attention.forward(b, pass, norms, pages, s);
             }
         }
     }

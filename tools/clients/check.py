@@ -1,5 +1,5 @@
 """Starts `hearth serve` with the default model and has real clients use it: the official OpenAI SDK,
-every curl command of README.md, and clients that behave badly.
+every curl command of README.md, Prometheus' parser, and clients that behave badly.
 
     python tools/clients/check.py HEARTH_BINARY
 """
@@ -60,6 +60,7 @@ def check(server, address):
         for command in examples:
             check_curl(command, address)
         subprocess.run([sys.executable, HERE / "openai_sdk.py", address], check=True)
+        subprocess.run([sys.executable, HERE / "metrics.py", address], check=True)
         stress = [sys.executable, HERE / "stress.py", address, str(server.pid)]
         subprocess.run(stress, check=True)
     finally:

@@ -1,5 +1,6 @@
 //! Flags of `hearth serve` that are about the service and not about a model: limits, stopping, logs.
 
+use std::io::IsTerminal;
 use std::num::NonZero;
 use std::time::Duration;
 
@@ -70,7 +71,10 @@ impl ServiceArgs {
             LogLevel::Debug => LevelFilter::DEBUG,
             LogLevel::Trace => LevelFilter::TRACE,
         };
-        let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false);
+        let log = tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_target(false)
+            .with_ansi(std::io::stderr().is_terminal());
         match self.log_format {
             LogFormat::Text => log.with_max_level(level).init(),
             LogFormat::Json => log.with_max_level(level).json().flatten_event(true).init(),

@@ -138,7 +138,12 @@ impl Answer {
                 let Track { request_id, model, .. } = &*self.watch.track;
                 let generated = self.watch.track.generated_tokens.load(Ordering::Relaxed);
                 let code = error.code;
-                tracing::warn!(request_id, model, generated, code, %error, "broke off");
+                match error.kind {
+                    ErrorKind::Internal => {
+                        tracing::error!(request_id, model, generated, code, %error, "broke off");
+                    }
+                    _ => tracing::info!(request_id, model, generated, code, %error, "broke off"),
+                }
             }
             _ => {}
         }

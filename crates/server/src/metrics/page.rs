@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use engine::DiskStats;
+
 use super::histogram::Histogram;
 use super::meters::Meters;
 use super::text::{Kind, Page};
@@ -38,6 +40,7 @@ pub(crate) fn page(app: &App) -> String {
     cache_config(&mut page, &loaded);
     blocks(&mut page, &loaded);
     misses(&mut page, &loaded);
+    disk(&mut page, &loaded);
     http(&mut page, metrics);
     process(&mut page, app);
     page.finish()
@@ -79,6 +82,12 @@ const ENGINE: &[OfEngine] = &[
         Kind::Gauge,
         "Mean time of a pass; recent ones weigh more.",
         |model| model.stats.pace.mean_step.as_secs_f64(),
+    ),
+    (
+        "hearth_disk_cache_tokens_total",
+        Kind::Counter,
+        "Prompt tokens that were brought back from disk.",
+        |model| model.stats.totals.disk_tokens as f64,
     ),
     (
         "hearth_prefix_waits_total",
@@ -226,6 +235,65 @@ fn misses(page: &mut Page, loaded: &[Loaded]) {
     for model in loaded {
         for (reason, n) in model.stats.totals.misses.by_name() {
             family.sample(&[("model_name", &model.id), ("reason", reason)], n as f64);
+        }
+    }
+}
+
+type OfDisk = (&'static str, Kind, &'static str, fn(&DiskStats) -> u64);
+
+/// What the engines know of their caches on disk.
+const DISK: &[OfDisk] = &[
+    ("hearth_disk_cache_blocks", Kind::Gauge, "Blocks on disk.", |disk| disk.blocks),
+    ("hearth_disk_cache_bytes", Kind::Gauge, "What they take.", |disk| disk.bytes),
+    (
+        "hearth_disk_cache_max_bytes",
+        Kind::Gauge,
+        "What the whole directory may take, other models included.",
+        |disk| disk.max_bytes,
+    ),
+    (
+        "hearth_disk_cache_written_blocks_total",
+        Kind::Counter,
+        "Blocks that were written.",
+        |disk| disk.written,
+    ),
+    (
+        "hearth_disk_cache_read_blocks_total",
+        Kind::Counter,
+        "Blocks that were brought back.",
+        |disk| disk.read,
+    ),
+    (
+        "hearth_disk_cache_dropped_blocks_total",
+        Kind::Counter,
+        "Blocks that were not kept: the writer could not follow, or the disk refused.",
+        |disk| disk.dropped,
+    ),
+    ("hearth_disk_cache_write_errors_total", Kind::Counter, "Times that writing failed.", |disk| {
+        disk.write_errors
+    }),
+    (
+        "hearth_disk_cache_damaged_total",
+        Kind::Counter,
+        "Records and segments that were not what they should be, and were ignored.",
+        |disk| disk.damaged,
+    ),
+    (
+        "hearth_disk_cache_evicted_segments_total",
+        Kind::Counter,
+        "Segments that were removed to make room.",
+        |disk| disk.evicted,
+    ),
+];
+
+/// Families without samples where nothing is kept on disk.
+fn disk(page: &mut Page, loaded: &[Loaded]) {
+    for (name, kind, help, value) in DISK {
+        let mut family = page.family(name, *kind, help);
+        for model in loaded {
+            if let Some(disk) = &model.stats.disk {
+                family.sample(&[("model_name", &model.id)], value(disk) as f64);
+            }
         }
     }
 }

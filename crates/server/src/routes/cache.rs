@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use engine::DiskStats;
 use serde_json::{Map, Value, json};
 
 use super::refuse;
@@ -29,15 +30,32 @@ fn model(loaded: &Loaded) -> Value {
     json!({
         "id": loaded.id,
         "memory": blocks(loaded),
+        "disk": loaded.stats.disk.as_ref().map(disk),
         "tokens_looked_up": totals.prefix_queries,
         "tokens_found": totals.prefix_hits,
+        "tokens_from_disk": totals.disk_tokens,
         "misses": misses,
         "prefix_waits": totals.prefix_waits,
     })
 }
 
-/// `POST /v1/cache/clear`: of one model, if the body names it, else of all that are loaded. What
-/// running requests hold stays until they are done.
+fn disk(disk: &DiskStats) -> Value {
+    json!({
+        "blocks": disk.blocks,
+        "bytes": disk.bytes,
+        "max_bytes": disk.max_bytes,
+        "written": disk.written,
+        "read": disk.read,
+        "dropped": disk.dropped,
+        "write_errors": disk.write_errors,
+        "damaged": disk.damaged,
+        "foreign": disk.foreign,
+        "evicted": disk.evicted,
+    })
+}
+
+/// `POST /v1/cache/clear`: in memory and on disk, of one model, if the body names it, else of all
+/// that are loaded. What running requests hold stays until they are done.
 pub(super) async fn clear(State(app): State<App>, body: Bytes) -> Response {
     // An engine answers after its current pass, so not on the threads that carry streams.
     match endpoint::aside(move || cleared(&app, &body)).await {
@@ -69,9 +87,18 @@ fn clear_one(model: &Arc<Model>) -> Result<Value, ApiError> {
     let cleared = model.engine.clear_cache().map_err(|refused| {
         ApiError::new(ErrorKind::Unavailable, "engine_error", refused.to_string())
     })?;
+    let disk = cleared.disk.map(|disk| {
+        json!({
+            "blocks": disk.blocks,
+            "bytes": disk.bytes,
+            "segments": disk.segments,
+            "segments_in_use": disk.segments_in_use,
+        })
+    });
     tracing::info!(model = model.id, blocks = cleared.blocks, "cache cleared");
     Ok(json!({
         "id": model.id,
         "memory": {"blocks": cleared.blocks, "tokens": cleared.blocks * engine::BLOCK},
+        "disk": disk,
     }))
 }

@@ -264,3 +264,35 @@ async fn end_of_text_can_be_ignored() {
     assert_eq!(reply["usage"]["completion_tokens"], 5);
     assert_eq!(reply["choices"][0]["finish_reason"], "length");
 }
+
+/// Case V08: what changes from turn to turn in an agent's first system text costs no prefix.
+#[tokio::test]
+async fn billing_lines_and_reminders_keep_the_prefix() {
+    let app = Script::says(&["Two"]).app();
+    let system = |hash: &str| {
+        let line = format!("x-anthropic-billing-header: cc_version=9.9.9; cch={hash};");
+        let plan = "You plan picnics. ".repeat(10);
+        json!({"role": "system", "content": [
+            {"type": "text", "text": line}, {"type": "text", "text": plan}
+        ]})
+    };
+    let user = json!({"role": "user", "content": "Hi"});
+    let tokens = |reply: &Value| {
+        let usage = &reply["usage"];
+        let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        (usage["prompt_tokens"].as_u64().unwrap(), cached)
+    };
+    let body = |messages| chat(json!({"messages": messages}));
+    let first = post(&app, CHAT, &body(json!([system("1a2b3"), user]))).await.ok();
+    let (prompt, _) = tokens(&first);
+    let second = post(&app, CHAT, &body(json!([system("ffff0"), user]))).await.ok();
+    let block = engine::BLOCK as u64;
+    // All but the last token can be reused.
+    assert_eq!(tokens(&second).0, prompt);
+    assert!(tokens(&second).1 >= (prompt - 1) / block * block, "{second}");
+    let reminder = json!({"role": "system", "content": "Stay brief."});
+    let answer = json!({"role": "assistant", "content": "Two"});
+    let longer = json!([system("abcde"), user, answer, reminder, user]);
+    let third = post(&app, CHAT, &body(longer)).await.ok();
+    assert!(tokens(&third).1 >= prompt / block * block, "{third}");
+}

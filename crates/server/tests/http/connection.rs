@@ -87,6 +87,8 @@ async fn a_full_queue_refuses_before_a_stream_opens() {
         (&"rate_limit_error".into(), &"overloaded".into())
     );
     gate.open();
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("requests run and") && message.contains("1 may wait"), "{message}");
     assert!(rest(first).await.contains("Two") && rest(second).await.contains("Two"));
 }
 

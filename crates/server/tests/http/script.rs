@@ -1,10 +1,11 @@
 //! A model that says what a test wants it to say, behind the real engine, and a toy tokenizer whose
 //! tokens are exactly the strings a test names.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use engine::{Batch, DeviceError, Executor, ExecutorShape, Limits, TokenId};
+use engine::{Batch, BlockId, DeviceError, DiskOptions, Executor, ExecutorShape, Limits, TokenId};
 use hearth_server::{App, ChatService, Defaults, Model, Settings};
 use serde_json::{Map, Value, json};
 use text::{Template, TemplateFiles, Tokenizer, TokenizerFiles};
@@ -31,6 +32,8 @@ pub(crate) struct Script {
     /// Every token the model was given, in order.
     pub(crate) heard: Arc<Mutex<Vec<TokenId>>>,
     pub(crate) defaults: Defaults,
+    /// Where cached blocks are kept beside memory.
+    pub(crate) disk: Option<PathBuf>,
     /// Dropped when the model is gone from memory.
     pub(crate) life: Option<Sender<()>>,
 }
@@ -100,6 +103,7 @@ impl Script {
             heard: Arc::default(),
             gate: Arc::new(Gate::default()),
             defaults: Defaults { temperature: 0.0, ..Defaults::default() },
+            disk: None,
             life: None,
         }
     }
@@ -131,11 +135,22 @@ impl Script {
             n_steps: 0,
             _life: self.life,
         };
+        let executor = Box::new(executor);
+        let disk = self.disk.map(|dir| DiskOptions {
+            dir,
+            max_bytes: 1 << 30,
+            min_free_bytes: 0,
+            fingerprint: [7; 32],
+        });
+        let engine = match &disk {
+            Some(disk) => engine::start_with_disk(executor, self.limits, disk),
+            None => engine::start(executor, self.limits),
+        };
         let files = self.template.map(|default| TemplateFiles { default, tool_use: None });
         Model {
             id: "toy/model".to_owned(),
             aliases: vec!["toy".to_owned()],
-            engine: engine::start(Box::new(executor), self.limits),
+            engine,
             template: files.map(|files| Template::new(files, &tokenizer).unwrap()),
             tokenizer,
             stop_tokens: vec![EOS, IM_END],
@@ -220,6 +235,20 @@ impl Executor for Player {
 
     fn shape(&self) -> ExecutorShape {
         ExecutorShape { n_blocks: 2048, max_rows: 64, max_want: 64 }
+    }
+
+    // Its answers depend on tokens alone, so a block may hold anything.
+    fn block_bytes(&self) -> usize {
+        64
+    }
+
+    fn read_block(&mut self, _block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+        out.fill(7);
+        Ok(())
+    }
+
+    fn write_block(&mut self, _block: BlockId, _bytes: &[u8]) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {

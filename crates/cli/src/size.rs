@@ -1,6 +1,7 @@
-//! Sizes as people write them: `8GiB`, `512MiB`, `80%`.
+//! Sizes and times as people write them: `8GiB`, `512MiB`, `80%`; `90`, `10m`, `1h`.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 /// An amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +57,20 @@ impl FromStr for Size {
     }
 }
 
+/// A time: seconds, or with one of the units `s`, `m`, `h`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "should be like 90, 90s, 10m or 1h".to_owned();
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let seconds = match unit.as_str() {
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let time = number * seconds;
+    (1.0..=1e9).contains(&time).then(|| Duration::from_secs_f64(time)).ok_or_else(wrong)
+}
+
 /// A number without sign and what follows it, in lower case.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
@@ -99,6 +114,16 @@ mod tests {
             "8GiB8",
         ] {
             assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, seconds) in [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "0", "-5", "1d", "m", "1e99", "0.5"] {
+            assert!(duration(text).is_err(), "{text}");
         }
     }
 }

@@ -25,8 +25,8 @@ impl<B> From<B> for Device<B> {
 }
 
 impl<B> Device<B> {
-    /// The device, for whatever need not wait.
-    pub(crate) fn backend(&self) -> &B {
+    /// The device itself, for what need not wait: loading weights.
+    pub fn backend(&self) -> &B {
         &self.backend
     }
 

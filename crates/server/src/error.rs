@@ -110,10 +110,11 @@ impl ApiError {
     }
 
     /// The prompt does not leave room for one new token.
-    pub fn context_overflow(param: &str, prompt: usize, context: usize) -> ApiError {
+    /// `advice` says what would make the context longer.
+    pub fn context_overflow(param: &str, prompt: usize, context: usize, advice: &str) -> ApiError {
         let message = format!(
             "the prompt has {prompt} tokens and the context is {context}, of which at least one \
-             is for the answer: shorten the prompt, or serve the model with a longer --context"
+             is for the answer: shorten the prompt ({advice})"
         );
         ApiError::refused("context_length_exceeded", param, message)
     }

@@ -36,7 +36,7 @@ pub use error::{ApiError, ErrorKind};
 pub use event::{Event, FinishReason, Piece, Scored, Timings, Usage};
 pub use live::Live;
 pub use metrics::Metrics;
-pub use model::{Defaults, Model};
+pub use model::{ContextLimit, Defaults, Model};
 pub use pool::{
     Access, Lease, Leaving, Listing, LoadError, Loader, ModelPool, Name, PoolClock, PoolMemory,
     Rules, Status, Survey, Waiting, human_bytes,

@@ -6,6 +6,7 @@ use engine::{Sampling, TokenId, Xtc};
 use serde_json::Value;
 use text::{Template, Tokenizer};
 
+use crate::pool::human_bytes;
 use crate::request::Overrides;
 
 /// A served model.
@@ -26,8 +27,41 @@ pub struct Model {
     pub defaults: Defaults,
     /// Tokens of prompt and answer together.
     pub context: usize,
+    /// Why it is not more.
+    pub context_limit: ContextLimit,
     /// When it was loaded, in seconds since 1970.
     pub created: u64,
+}
+
+/// Why a model's context is not longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContextLimit {
+    /// The model was made for no more.
+    Model,
+    /// Somebody set it.
+    Setting,
+    /// Keys and values of more do not fit into the memory there is for them.
+    Memory {
+        /// Memory for keys and values.
+        bytes: u64,
+        /// What one token takes of it.
+        per_token: u64,
+    },
+}
+
+impl ContextLimit {
+    /// What to do for a longer context.
+    pub(crate) fn advice(&self) -> String {
+        match self {
+            ContextLimit::Model => "the model was made for no more".to_owned(),
+            ContextLimit::Setting => "serve the model with a longer --context".to_owned(),
+            ContextLimit::Memory { bytes, per_token } => format!(
+                "keys and values take {} per token and have {}: raise --kv-memory or --memory-limit",
+                human_bytes(*per_token),
+                human_bytes(*bytes),
+            ),
+        }
+    }
 }
 
 /// Sampling settings for requests that bring none.

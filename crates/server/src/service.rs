@@ -97,7 +97,9 @@ impl ChatService {
         for prompt in &prompts {
             if prompt.tokens.len() >= model.context {
                 let param = prompt::param(&request.input);
-                return Err(ApiError::context_overflow(param, prompt.tokens.len(), model.context));
+                let advice = model.context_limit.advice();
+                let n_tokens = prompt.tokens.len();
+                return Err(ApiError::context_overflow(param, n_tokens, model.context, &advice));
             }
             watch.track.submitted.store(true, Ordering::Relaxed);
             for i in 0..request.n {
@@ -209,8 +211,9 @@ fn random_seed() -> Result<u64, ApiError> {
 fn refusal(refused: Refused, param: &str) -> ApiError {
     let message = refused.to_string();
     match refused {
-        Refused::TooLong { prompt, context } => ApiError::context_overflow(param, prompt, context),
-        Refused::TooLarge { .. } => ApiError::refused("context_length_exceeded", param, message),
+        Refused::TooLong { .. } | Refused::TooLarge { .. } => {
+            ApiError::refused("context_length_exceeded", param, message)
+        }
         Refused::Empty | Refused::BadToken { .. } => ApiError::field(param, message),
         Refused::OutOfRange { field, .. } => ApiError::field(field, message),
         Refused::QueueFull { retry_after, .. } => ApiError {

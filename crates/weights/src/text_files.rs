@@ -49,7 +49,7 @@ impl TokenizerFile {
     }
 
     /// Bytes of all that it is made of.
-    pub(crate) fn n_bytes(&self) -> usize {
+    pub fn n_bytes(&self) -> usize {
         match self {
             TokenizerFile::Json(json) => json.len(),
             TokenizerFile::Gguf { frame, vocabulary } => frame.len() + vocabulary.n_bytes(),

@@ -78,19 +78,19 @@ struct Cell {
 
 pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let path = super::resolve(&args.model, env)?;
-    let opened = Opened::new(&path, &args.load)?;
+    let opened = Opened::new(&path, &args.load, Crowd::ONE)?;
     let cells = cells(args);
     let longest = cells.iter().map(|cell| cell.n_prompt.max(cell.depth) + cell.n_gen + 1).max();
-    if longest.is_some_and(|longest| longest > opened.context) {
+    if longest.is_some_and(|longest| longest > opened.plan.context) {
         bail!(
             "the longest cell needs {} tokens and the context is {}: lower --prompt, --depth or --gen",
             longest.unwrap_or(0),
-            opened.context
+            opened.plan.context
         );
     }
-    let engine = opened.engine(&args.load, Crowd { seqs: 1, queue: 1, stall_target: None })?;
+    let engine = opened.engine(&args.load.device())?;
     let mut bench = Bench { engine, vocab: opened.spec.vocab, state: 0x9e37_79b9_7f4a_7c15 };
-    let threads = args.load.device().n_threads();
+    let threads = args.load.options().n_threads();
     let meter = Meter::steps("measuring", cells.len() as u64 * u64::from(args.runs + 1));
     let mut rows = Vec::new();
     for cell in cells {

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use server::{
-    Answer, Arrival, ChatRequest, ChatService, Conversation, EndOfText, Event, Input, Overrides,
-    Usage,
+    Answer, Arrival, ChatRequest, ChatService, Conversation, EndOfText, Event, Input, Name,
+    Overrides, Usage,
 };
 use text::{Message, Role};
 use tokio::runtime::Runtime;
@@ -99,10 +99,10 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
         given => given,
     };
     let path = super::resolve(&name, env)?;
-    let opened = Opened::new(&path, &args.load)?;
+    let opened = Opened::new(&path, &args.load, Crowd::ONE)?;
     let id = load::model_id(&name);
-    let crowd = Crowd { seqs: 1, queue: 1, stall_target: None };
-    let model = opened.serve(id.clone(), Vec::new(), &args.load, crowd)?;
+    let name = Name { id: id.clone(), aliases: Vec::new() };
+    let model = opened.serve(&name, &args.load.device())?;
     if model.template.is_none() {
         bail!(
             "`{id}` has no chat template: it completes text but does not chat. Serve it and use /v1/completions"

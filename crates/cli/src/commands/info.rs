@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::Result;
+use backend::BLOCK;
+use models::ModelSpec;
 use models::modules::Module;
-use models::{Footprint, ModelSpec};
 use serde::Serialize;
 use weights::{Checkpoint, Format, GgufType, Packing};
 
 use crate::env::Environment;
-use crate::load::{LoadArgs, Opened};
-use crate::machine::{available_memory, human_bytes};
+use crate::load::{Budget, Crowd, DEFAULT_SEQS, LoadArgs, Opened};
+use crate::machine::{self, human_bytes};
 use crate::store::catalog::DEFAULT_ALIAS;
 
 const EXAMPLES: &str = "\
@@ -31,6 +32,9 @@ pub(crate) struct Args {
     /// Print an object for programs
     #[arg(long)]
     json: bool,
+    /// Requests that are worked on at once
+    #[arg(long, default_value_t = DEFAULT_SEQS, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    max_seqs: u16,
     #[command(flatten)]
     load: LoadArgs,
 }
@@ -54,18 +58,37 @@ struct Facts {
     trained_context: usize,
     context: usize,
     kv_bytes_per_token: usize,
-    kv_bytes: u64,
-    available_memory_bytes: u64,
+    /// Cache for that many tokens of context at once.
+    cache_tokens: usize,
+    memory: Memory,
     /// Has a chat template.
     chats: bool,
     notes: Vec<String>,
 }
 
+/// Bytes of memory, by what they are for.
+#[derive(Serialize)]
+struct Memory {
+    weights_mapped: u64,
+    weights_copied: u64,
+    kv_per_1000_tokens: u64,
+    kv_for_context: u64,
+    kv: u64,
+    scratch: u64,
+    text: u64,
+    total: u64,
+    limit: u64,
+    process: u64,
+    machine_total: u64,
+    machine_available: u64,
+}
+
 pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let path = super::resolve(&args.model, env)?;
-    let opened = Opened::new(&path, &args.load)?;
+    let budget = Budget::of(&args.load);
+    let crowd = Crowd { seqs: args.max_seqs.into(), queue: 0, stall_target: None };
+    let opened = Opened::within(budget, &path, &args.load, crowd)?;
     let (spec, checkpoint) = (&opened.spec, &opened.checkpoint);
-    let footprint = Footprint::of(spec, checkpoint)?;
     let tokenizer = opened.tokenizer()?;
     let facts = Facts {
         path: path.display().to_string(),
@@ -82,13 +105,13 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         hidden: spec.hidden,
         vocabulary: spec.vocab,
         packings: packings(spec, checkpoint),
-        weights_bytes: footprint.weight_bytes,
-        bytes_read_per_token: footprint.bytes_per_token,
+        weights_bytes: opened.footprint.weight_bytes,
+        bytes_read_per_token: opened.footprint.bytes_per_token,
         trained_context: models::recipe(&checkpoint.config)?.max_positions,
-        context: opened.context,
+        context: opened.plan.context,
         kv_bytes_per_token: spec.kv_bytes_per_token(),
-        kv_bytes: opened.kv_bytes(),
-        available_memory_bytes: available_memory(),
+        cache_tokens: opened.plan.shape.n_blocks * BLOCK,
+        memory: Memory::of(&opened, budget),
         chats: opened.template(&tokenizer)?.is_some(),
         notes: checkpoint.warnings().to_vec(),
     };
@@ -102,6 +125,72 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     Ok(())
 }
 
+impl Memory {
+    fn of(opened: &Opened, budget: Budget) -> Memory {
+        let (plan, machine) = (&opened.plan, machine::Memory::now());
+        let per_token = opened.spec.kv_bytes_per_token() as u64;
+        Memory {
+            weights_mapped: plan.cost.mapped,
+            weights_copied: plan.cost.copied,
+            kv_per_1000_tokens: 1000 * per_token,
+            kv_for_context: plan.context as u64 * per_token,
+            kv: plan.cost.cache,
+            scratch: plan.cost.scratch,
+            text: plan.text_bytes,
+            total: plan.total(),
+            limit: budget.limit,
+            process: budget.baseline,
+            machine_total: machine.total,
+            machine_available: machine.available,
+        }
+    }
+
+    /// Labels and texts for people. What does not fit is refused before this.
+    fn lines(&self, context: usize, cache_tokens: usize) -> Vec<(&'static str, String)> {
+        let contexts = cache_tokens as f64 / context.max(1) as f64;
+        vec![
+            (
+                "cache",
+                format!(
+                    "{} per 1000 tokens, {} for a context of {context}",
+                    human_bytes(self.kv_per_1000_tokens),
+                    human_bytes(self.kv_for_context),
+                ),
+            ),
+            (
+                "",
+                format!(
+                    "{} in all: {cache_tokens} tokens, {contexts:.1} contexts",
+                    human_bytes(self.kv)
+                ),
+            ),
+            (
+                "memory",
+                format!(
+                    "{}: {} of weights mapped and {} copied, {} of cache, {} to compute in, {} of text \
+                     tables",
+                    human_bytes(self.total),
+                    human_bytes(self.weights_mapped),
+                    human_bytes(self.weights_copied),
+                    human_bytes(self.kv),
+                    human_bytes(self.scratch),
+                    human_bytes(self.text),
+                ),
+            ),
+            (
+                "fits",
+                format!(
+                    "in the limit of {}, of which the process takes {}; the machine has {}, {} free",
+                    human_bytes(self.limit),
+                    human_bytes(self.process),
+                    human_bytes(self.machine_total),
+                    human_bytes(self.machine_available),
+                ),
+            ),
+        ]
+    }
+}
+
 impl Facts {
     /// Labels and texts for people.
     fn lines(&self) -> Vec<(&'static str, String)> {
@@ -110,8 +199,6 @@ impl Facts {
         packings.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
         let packings: Vec<String> =
             packings.into_iter().map(|(packing, n)| format!("{n} x {packing}")).collect();
-        let needed = self.weights_bytes + self.kv_bytes;
-        let verdict = if needed <= self.available_memory_bytes { "fits" } else { "does NOT fit" };
         let mut lines = vec![
             ("path", self.path.clone()),
             ("format", self.format.to_owned()),
@@ -127,23 +214,8 @@ impl Facts {
             ("matrices", packings.join(", ")),
             ("one token", format!("reads {} of weights", human_bytes(self.bytes_read_per_token))),
             ("context", format!("{} tokens; made for {}", self.context, self.trained_context)),
-            (
-                "cache",
-                format!(
-                    "{}, {} per token of context",
-                    human_bytes(self.kv_bytes),
-                    human_bytes(self.kv_bytes_per_token as u64)
-                ),
-            ),
-            (
-                "memory",
-                format!(
-                    "{verdict}: needs {} of the {} that are free",
-                    human_bytes(needed),
-                    human_bytes(self.available_memory_bytes)
-                ),
-            ),
         ];
+        lines.extend(self.memory.lines(self.context, self.cache_tokens));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         lines
     }

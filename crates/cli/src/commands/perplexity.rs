@@ -12,7 +12,7 @@ use engine::{Executor, ExecutorShape};
 
 use self::score::{Comparison, Score};
 use crate::env::Environment;
-use crate::load::{LoadArgs, Opened};
+use crate::load::{Crowd, LoadArgs, Opened};
 use crate::progress::Meter;
 
 const EXAMPLES: &str = "\
@@ -52,13 +52,13 @@ const ROWS: usize = 64;
 
 pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let path = super::resolve(&args.model, env)?;
-    let opened = Opened::new(&path, &args.load)?;
+    let opened = Opened::new(&path, &args.load, Crowd::ONE)?;
     let mut tokens = read_tokens(&args.file, &opened)?;
     tokens.truncate(args.tokens.unwrap_or(usize::MAX));
     if tokens.len() < 2 {
         bail!("{} holds fewer than two tokens: there is nothing to predict", args.file.display());
     }
-    let window = args.window.clamp(2, opened.context);
+    let window = args.window.clamp(2, opened.plan.context);
     let mut model = Model::new(&opened, &args.load, window)?;
     let mut exact = match args.compare_exact {
         true => {
@@ -132,7 +132,7 @@ impl Model {
     fn new(opened: &Opened, load: &LoadArgs, window: usize) -> Result<Model> {
         let n_blocks = window.div_ceil(BLOCK);
         let shape = ExecutorShape { n_blocks, max_rows: ROWS, max_want: ROWS };
-        Ok(Model { executor: opened.executor(load, shape)?, logits: Vec::new() })
+        Ok(Model { executor: opened.executor(&load.device(), shape)?, logits: Vec::new() })
     }
 
     /// Logits after each of `tokens`, which stand at position `start` of the window.

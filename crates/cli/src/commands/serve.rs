@@ -1,37 +1,45 @@
-//! `hearth serve`: a model over HTTP.
+//! `hearth serve`: models over HTTP.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use server::{App, ChatService, DEFAULT_ADDRESS};
+use server::{App, ChatService, DEFAULT_ADDRESS, ModelPool, Name, Rules};
 
 use crate::disk_cache::DiskArgs;
 use crate::env::Environment;
-use crate::load::{self, Crowd, LoadArgs, Opened};
-use crate::machine::human_bytes;
+use crate::load::{self, Budget, Crowd, DEFAULT_SEQS, FileLoader, LoadArgs};
 use crate::service::ServiceArgs;
 use crate::signals;
+use crate::size;
 use crate::store::catalog::DEFAULT_ALIAS;
 
 const EXAMPLES: &str = "\
 Examples:
   hearth serve
-  hearth serve ./model.gguf --port 8080 --alias gpt-4o";
+  hearth serve ./model.gguf --port 8080 --alias gpt-4o
+  hearth serve --model-dir ~/models --memory-limit 12GiB --idle-ttl 10m
+  hearth serve smollm2-135m-4bit ./coder.gguf --alias code=coder --pin coder";
 
-/// Serve a model over HTTP to OpenAI clients
+/// Serve models over HTTP to OpenAI clients
 ///
-/// Answers on /v1/chat/completions, /v1/completions, /v1/models and /health. The model also answers
-/// to the name `default`. /readyz, /metrics and /v1/status show what it does. Stop with Ctrl-C or
-/// SIGTERM: running answers finish first, a second one ends at once.
+/// Answers on /v1/chat/completions, /v1/completions, /v1/models and /health. The first model is
+/// loaded at once and also answers to the name `default`; the others are loaded when they are first
+/// asked for. When memory is short, those that were not used for longest make room. /readyz, /metrics
+/// and /v1/status show what it does. Stop with Ctrl-C or SIGTERM: running answers finish first, a
+/// second one ends at once.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Model to serve
-    #[arg(default_value = DEFAULT_ALIAS)]
-    model: String,
+    /// Models to serve [default: smollm2-135m-4bit, unless there is a --model-dir]
+    #[arg(value_name = "MODEL")]
+    models: Vec<String>,
+    #[command(flatten)]
+    pool: PoolArgs,
     /// Address to listen on; anything but this machine's own needs --allow-remote
     #[arg(long, default_value_t = DEFAULT_ADDRESS.ip(), value_name = "IP")]
     host: IpAddr,
@@ -41,11 +49,8 @@ pub(crate) struct Args {
     /// Let other machines in. There are no keys yet: anybody who reaches the port can use the model
     #[arg(long)]
     allow_remote: bool,
-    /// Further name that the model answers to (may be repeated)
-    #[arg(long, value_name = "NAME")]
-    alias: Vec<String>,
-    /// Requests that are worked on at once
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Requests that are worked on at once, by each model
+    #[arg(long, default_value_t = DEFAULT_SEQS, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     max_seqs: u16,
     /// Requests that may wait beyond those; more are refused with 429
     #[arg(long, default_value_t = 128, value_name = "N")]
@@ -60,6 +65,23 @@ pub(crate) struct Args {
     disk: DiskArgs,
     #[command(flatten)]
     load: LoadArgs,
+}
+
+/// Which models there are and how long they stay.
+#[derive(clap::Args)]
+struct PoolArgs {
+    /// Serve every model below this folder too
+    #[arg(long, value_name = "DIR")]
+    model_dir: Option<PathBuf>,
+    /// Further name of the first model, or NAME=MODEL of any (may be repeated)
+    #[arg(long, value_name = "NAME[=MODEL]")]
+    alias: Vec<String>,
+    /// Load this model at the start and never unload it for others (may be repeated)
+    #[arg(long, value_name = "MODEL")]
+    pin: Vec<String>,
+    /// Unload models that nobody used for so long, such as 10m [default: never]
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    idle_ttl: Option<Duration>,
 }
 
 pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
@@ -79,31 +101,15 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
 
-    let path = super::resolve(&args.model, env)?;
-    let mut opened = Opened::new(&path, &args.load)?;
-    opened.disk = args.disk.cache(env);
-    let crowd = Crowd {
-        seqs: args.max_seqs.into(),
-        queue: args.max_queue.into(),
-        stall_target: NonZero::new(args.decode_stall_target_ms)
-            .map(|ms| Duration::from_millis(u64::from(ms.get()))),
-    };
-    let id = load::model_id(&args.model);
-    let model = opened.serve(id.clone(), args.alias, &args.load, crowd)?;
-    let kept = opened.disk.as_ref().map(|disk| format!(", {} on disk", disk.describe()));
-    eprintln!(
-        "{id}: context {} tokens, {} for keys and values{}",
-        opened.context,
-        human_bytes(opened.kv_bytes()),
-        kept.unwrap_or_default()
-    );
-    let app = App::new(ChatService::new(vec![model]), args.service.settings());
+    let settings = args.service.settings();
+    let (pool, what) = pool(args, env)?;
+    let app = App::new(ChatService::of(pool), settings);
     // The engine has the processors; HTTP needs little, and of several threads every token would wake
     // two, the second to look for work that is not there. Whatever takes long has threads of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async move {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        writeln!(out, "serving {id} on http://{address}/v1")?;
+        writeln!(out, "serving {what} on http://{address}/v1")?;
         out.flush()?;
         tokio::select! {
             () = server::serve(listener, app, signals::stop_requested()) => Ok(()),
@@ -113,4 +119,112 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
     // Whatever still runs there is not waited for.
     runtime.shutdown_background();
     served
+}
+
+/// The models, those loaded that are to be there from the start, and what to call all of them.
+fn pool(args: Args, env: &Environment) -> Result<(ModelPool, String)> {
+    let budget = Budget::of(&args.load);
+    let crowd = Crowd {
+        seqs: args.max_seqs.into(),
+        queue: args.max_queue.into(),
+        stall_target: NonZero::new(args.decode_stall_target_ms)
+            .map(|ms| Duration::from_millis(u64::from(ms.get()))),
+    };
+    let Found { ids, paths } = find(&args.models, args.pool.model_dir.as_ref(), env)?;
+    let names = named(&ids, &args.pool.alias)?;
+    let what = match &ids[..] {
+        [id] => id.clone(),
+        ids => format!("{} models, first {}", ids.len(), ids[0]),
+    };
+    let rules = Rules {
+        memory: budget.limit,
+        baseline: budget.baseline,
+        idle_ttl: args.pool.idle_ttl,
+        waiting: args.max_queue.into(),
+        ..Rules::default()
+    };
+    let origin = Instant::now();
+    let loader = FileLoader::new(paths, args.load, crowd, budget, args.disk.cache(env));
+    let clock = Box::new(move || origin.elapsed());
+    let pool = ModelPool::start(names, Box::new(loader), rules, clock);
+    for pin in &args.pool.pin {
+        pool.pin(pin, true)?;
+    }
+    let first = ids.first().filter(|_| !args.models.is_empty() || args.pool.model_dir.is_none());
+    for name in first.into_iter().chain(&args.pool.pin) {
+        pool.access(name)?.wait()?;
+    }
+    Ok((pool, what))
+}
+
+/// Models by id, and the ids in order.
+struct Found {
+    ids: Vec<String>,
+    paths: BTreeMap<String, PathBuf>,
+}
+
+fn find(models: &[String], folder: Option<&PathBuf>, env: &Environment) -> Result<Found> {
+    let default = [DEFAULT_ALIAS.to_owned()];
+    let models = if models.is_empty() && folder.is_none() { &default[..] } else { models };
+    let mut found = Found { ids: Vec::new(), paths: BTreeMap::new() };
+    for model in models {
+        let id = load::model_id(model);
+        if found.paths.insert(id.clone(), super::resolve(model, env)?).is_some() {
+            bail!("two models would be called `{id}`: name one of them in another way");
+        }
+        found.ids.push(id);
+    }
+    for (id, path) in
+        folder.map(|folder| load::find_models(folder)).transpose()?.unwrap_or_default()
+    {
+        // A model that was named as well is the same one under two names, and stays where it is.
+        if !found.paths.contains_key(&id) {
+            found.ids.push(id.clone());
+            found.paths.insert(id, path);
+        }
+    }
+    if let (true, Some(folder)) = (found.ids.is_empty(), folder) {
+        bail!("there is no model below {}", folder.display());
+    }
+    Ok(found)
+}
+
+/// Names with their aliases: `NAME` is the first model's, `NAME=MODEL` that model's.
+fn named(ids: &[String], aliases: &[String]) -> Result<Vec<Name>> {
+    let new = |id: &String| Name { id: id.clone(), aliases: Vec::new() };
+    let mut names: Vec<Name> = ids.iter().map(new).collect();
+    for alias in aliases {
+        let (alias, at) = match alias.split_once('=') {
+            None => (alias.as_str(), Some(0)),
+            Some((alias, model)) => {
+                (alias, names.iter().position(|name| name.id == load::model_id(model)))
+            }
+        };
+        let Some(name) = at.and_then(|at| names.get_mut(at)) else {
+            bail!("--alias {alias}: no such model; there are {}", ids.join(", "));
+        };
+        if alias.is_empty() {
+            bail!("--alias needs a name");
+        }
+        name.aliases.push(alias.to_owned());
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aliases_belong_to_the_first_model_or_the_one_they_name() {
+        let ids = ["a".to_owned(), "org/b".to_owned()];
+        let alias = |texts: &[&str]| {
+            let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
+            named(&ids, &texts)
+                .map(|names| names.into_iter().map(|n| n.aliases).collect::<Vec<_>>())
+        };
+        assert_eq!(alias(&["x", "y=org/b", "z=a"]).unwrap(), [vec!["x", "z"], vec!["y"]]);
+        assert!(alias(&["x=nobody"]).unwrap_err().to_string().contains("a, org/b"));
+        assert!(alias(&["=a"]).is_err());
+    }
 }

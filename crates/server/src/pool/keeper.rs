@@ -176,7 +176,7 @@ fn next_load(inner: &Arc<Inner>, state: &mut State, now: Duration) -> Option<Ste
     };
     let account = Account {
         limit: inner.rules.memory,
-        baseline: inner.baseline,
+        baseline: inner.rules.baseline,
         measured: inner.measured(state),
     };
     match make_room(survey.bytes, &account, &state.residents(at)) {

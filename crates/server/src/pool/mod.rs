@@ -80,6 +80,8 @@ pub enum LoadError {
 pub struct Rules {
     /// Memory of all models and the process around them, in bytes.
     pub memory: u64,
+    /// What the process takes of that without any model.
+    pub baseline: u64,
     /// A model that nobody used for so long is unloaded.
     pub idle_ttl: Option<Duration>,
     /// Requests that may wait for one model to be loaded.
@@ -90,7 +92,13 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { memory: u64::MAX, idle_ttl: None, waiting: 128, patience: Duration::from_secs(120) }
+        Rules {
+            memory: u64::MAX,
+            baseline: 0,
+            idle_ttl: None,
+            waiting: 128,
+            patience: Duration::from_secs(120),
+        }
     }
 }
 
@@ -171,8 +179,6 @@ struct Inner {
     loader: Box<dyn Loader>,
     rules: Rules,
     clock: PoolClock,
-    /// Memory of the process before any model.
-    baseline: u64,
 }
 
 impl ModelPool {
@@ -205,7 +211,6 @@ impl ModelPool {
         let inner = Arc::new(Inner {
             state: Mutex::new(State::new(entries)),
             changed: Condvar::new(),
-            baseline: loader.anonymous_bytes(),
             loader,
             rules,
             clock,
@@ -316,7 +321,7 @@ impl ModelPool {
         let state = self.inner.lock();
         PoolMemory {
             limit: self.inner.rules.memory,
-            reserved: self.inner.baseline.saturating_add(state.reserved()),
+            reserved: self.inner.rules.baseline.saturating_add(state.reserved()),
             measured: self.inner.measured(&state),
         }
     }

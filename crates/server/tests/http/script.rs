@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use engine::{Batch, BlockId, DeviceError, DiskOptions, Executor, ExecutorShape, Limits, TokenId};
-use hearth_server::{App, ChatService, Defaults, Model, Settings};
+use hearth_server::{App, ChatService, ContextLimit, Defaults, Model, Settings};
 use serde_json::{Map, Value, json};
 use text::{Template, TemplateFiles, Tokenizer, TokenizerFiles};
 use tokio::sync::mpsc::Sender;
@@ -156,6 +156,7 @@ impl Script {
             stop_tokens: vec![EOS, IM_END],
             defaults: self.defaults,
             context: self.limits.context,
+            context_limit: ContextLimit::Setting,
             created: 1_790_000_000,
         }
     }

@@ -1,0 +1,231 @@
+//! How much memory a model gets: what it needs whatever happens, and what is left for its cache.
+//! Arithmetic only; the formula of what things weigh is the engine's.
+
+use backend::BLOCK;
+use engine::{Cost, ExecutorShape};
+use models::{Footprint, ModelSpec};
+use server::ContextLimit;
+
+use super::{Crowd, LoadArgs};
+use crate::machine::{self, Memory, human_bytes};
+
+/// Rows of one pass: enough to use the arithmetic units, few enough to keep streams flowing.
+const MAX_ROWS: usize = 256;
+/// Share of the free memory that models may use when nobody says how much.
+const DEFAULT_SHARE: f64 = 0.9;
+
+/// Room for what a process grows by while it serves: connections, requests, bodies.
+const GROWTH: u64 = 32 << 20;
+
+/// Memory that this process may use, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// All of it.
+    pub(crate) limit: u64,
+    /// What it takes without any model.
+    pub(crate) baseline: u64,
+}
+
+impl Budget {
+    /// What the flags say, or what the machine has.
+    pub(crate) fn of(args: &LoadArgs) -> Budget {
+        let memory = Memory::now();
+        let limit = match args.memory_limit {
+            Some(size) => size.of(memory.total),
+            None => (memory.available as f64 * DEFAULT_SHARE) as u64,
+        };
+        Budget { limit, baseline: machine::anonymous_bytes() + GROWTH }
+    }
+}
+
+/// A model's share of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// What its executor has room for.
+    pub(crate) shape: ExecutorShape,
+    /// Tokens of prompt and answer together.
+    pub(crate) context: usize,
+    /// Why it is not more.
+    pub(crate) context_limit: ContextLimit,
+    /// What the engine takes.
+    pub(crate) cost: Cost,
+    /// What its tokenizer takes.
+    pub(crate) text_bytes: u64,
+}
+
+/// A model that cannot be served in the memory there is. The text has the numbers and says what to
+/// lower.
+#[derive(Debug)]
+pub(crate) struct DoesNotFit(String);
+
+impl std::error::Error for DoesNotFit {}
+
+impl std::fmt::Display for DoesNotFit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What there is to plan for.
+pub(crate) struct Wanted<'a> {
+    /// The recipe for the longest context.
+    pub(crate) spec: &'a ModelSpec,
+    pub(crate) footprint: Footprint,
+    pub(crate) text_bytes: u64,
+    pub(crate) crowd: Crowd,
+}
+
+impl Plan {
+    /// Everything that is taken, its cache full.
+    pub(crate) fn total(&self) -> u64 {
+        self.cost.total().saturating_add(self.text_bytes)
+    }
+
+    /// Plans within `budget`, as if this were the only model: what a model can do must not depend
+    /// on what else happens to be loaded.
+    pub(crate) fn new(
+        wanted: &Wanted<'_>,
+        args: &LoadArgs,
+        budget: Budget,
+    ) -> Result<Plan, DoesNotFit> {
+        let Wanted { spec, footprint, text_bytes, crowd } = *wanted;
+        let asked = args.context.unwrap_or(spec.max_positions);
+        let shape = |n_blocks| ExecutorShape {
+            n_blocks,
+            max_rows: MAX_ROWS.max(crowd.seqs),
+            max_want: crowd.seqs,
+        };
+        let cost = |n_blocks| Cost::of(spec, &footprint, shape(n_blocks));
+        let fixed = cost(0).total().saturating_add(text_bytes);
+        let room = budget.limit.saturating_sub(budget.baseline).saturating_sub(fixed);
+        let per_block = spec.kv_bytes_per_block().max(1) as u64;
+        let per_context = asked.div_ceil(BLOCK);
+        let whole = per_block.saturating_mul(per_context as u64);
+        let cache = match args.kv_memory {
+            Some(size) => size.of(budget.limit),
+            // A quarter, unless a context that was asked for needs more.
+            None => {
+                (budget.limit / 4).max(if args.context.is_some() { whole } else { 0 }).min(room)
+            }
+        };
+        let fits = usize::try_from(cache / per_block).unwrap_or(usize::MAX);
+        let too_short = args.context.is_some() && fits < per_context;
+        if room < per_block || cache > room {
+            return Err(no_room(&cost(0), text_bytes, cache.max(per_block), budget));
+        }
+        if fits == 0 || too_short {
+            return Err(no_context(asked, whole, cache));
+        }
+        let n_blocks = match args.kv_memory {
+            Some(_) => fits,
+            None => fits.min(4 * per_context),
+        };
+        let context = asked.min(n_blocks.saturating_mul(BLOCK));
+        let context_limit = if context < asked {
+            let per_token = spec.kv_bytes_per_token() as u64;
+            ContextLimit::Memory { bytes: n_blocks as u64 * per_block, per_token }
+        } else if context < spec.max_positions {
+            ContextLimit::Setting
+        } else {
+            ContextLimit::Model
+        };
+        Ok(Plan {
+            shape: shape(n_blocks),
+            context,
+            context_limit,
+            cost: cost(n_blocks),
+            text_bytes,
+        })
+    }
+}
+
+fn no_room(fixed: &Cost, text_bytes: u64, cache: u64, budget: Budget) -> DoesNotFit {
+    let weights = fixed.mapped + fixed.copied;
+    let needed = fixed.total() + text_bytes + cache + budget.baseline;
+    DoesNotFit(format!(
+        "the model does not fit: {} of weights, {} to compute in, {} of text tables, at least {} of \
+         keys and values and {} for the process are {}, and the memory limit is {}: raise \
+         --memory-limit, lower --kv-memory or --max-seqs, or take a smaller model",
+        human_bytes(weights),
+        human_bytes(fixed.scratch),
+        human_bytes(text_bytes),
+        human_bytes(cache),
+        human_bytes(budget.baseline),
+        human_bytes(needed),
+        human_bytes(budget.limit),
+    ))
+}
+
+fn no_context(asked: usize, whole: u64, cache: u64) -> DoesNotFit {
+    DoesNotFit(format!(
+        "{asked} tokens of context take {} of keys and values, and the budget is {}: lower --context, \
+         or raise --kv-memory or --memory-limit",
+        human_bytes(whole),
+        human_bytes(cache),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size::Size;
+    use serde_json::json;
+
+    /// A llama with 3 KiB of cache per token (96 KiB per block), 4096 tokens long.
+    fn spec() -> ModelSpec {
+        models::recipe(&json!({
+            "model_type": "llama", "vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512,
+            "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 64, "max_position_embeddings": 4096, "tie_word_embeddings": true,
+        }))
+        .unwrap()
+    }
+
+    fn plan(args: &LoadArgs, limit: u64) -> Result<Plan, DoesNotFit> {
+        let spec = spec();
+        let footprint =
+            Footprint { weight_bytes: 100 << 20, copied_bytes: 1 << 20, bytes_per_token: 0 };
+        let crowd = Crowd { seqs: 4, ..Crowd::ONE };
+        let wanted = Wanted { spec: &spec, footprint, text_bytes: 1 << 20, crowd };
+        Plan::new(&wanted, args, Budget { limit, baseline: 10 << 20 })
+    }
+
+    #[test]
+    fn the_cache_is_a_quarter_of_the_limit_and_at_most_four_contexts() {
+        let roomy = plan(&LoadArgs::default(), 8 << 30).unwrap();
+        assert_eq!((roomy.context, roomy.shape.n_blocks), (4096, 4 * 128));
+        assert_eq!(roomy.context_limit, ContextLimit::Model);
+        assert_eq!(roomy.cost.cache, 4 * 4096 * 3072);
+        assert!(roomy.total() > (148 << 20) && roomy.total() < 8 << 30);
+        // Of 120 MiB there are less than 9 left, and a quarter would be 30.
+        let tight = plan(&LoadArgs::default(), 120 << 20).unwrap();
+        assert!(tight.context < 4096 && tight.context >= 32);
+        assert!(matches!(tight.context_limit, ContextLimit::Memory { per_token: 3072, .. }));
+        assert!(tight.total() + (10 << 20) <= 120 << 20);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_numbers() {
+        let message = plan(&LoadArgs::default(), 64 << 20).unwrap_err().to_string();
+        for part in ["100.00 MiB of weights", "the memory limit is 64.00 MiB", "--memory-limit"] {
+            assert!(message.contains(part), "{part} is not in: {message}");
+        }
+        let kv_memory = Some(Size::Bytes(1 << 30));
+        let message = plan(&LoadArgs { kv_memory, ..LoadArgs::default() }, 512 << 20);
+        assert!(message.unwrap_err().to_string().contains("lower --kv-memory"));
+        let args = LoadArgs {
+            kv_memory: Some(Size::Bytes(6 << 20)),
+            context: Some(4096),
+            ..LoadArgs::default()
+        };
+        let message = plan(&args, 512 << 20).unwrap_err().to_string();
+        assert!(message.contains("4096 tokens of context take 12.00 MiB"), "{message}");
+    }
+
+    #[test]
+    fn a_context_that_was_asked_for_may_take_more_than_a_quarter() {
+        let args = LoadArgs { context: Some(3000), ..LoadArgs::default() };
+        let plan = plan(&args, 130 << 20).unwrap();
+        assert_eq!((plan.context, plan.context_limit), (3000, ContextLimit::Setting));
+    }
+}

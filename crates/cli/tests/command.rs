@@ -19,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "convert",
     "bench",
     "perplexity",
+    "verify",
     "completions",
 ];
 

@@ -10,6 +10,7 @@ mod perplexity;
 mod pull;
 mod rm;
 mod serve;
+mod verify;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,6 +36,7 @@ pub(crate) enum Command {
     Convert(convert::Args),
     Bench(bench::Args),
     Perplexity(perplexity::Args),
+    Verify(verify::Args),
     Completions(completions::Args),
 }
 
@@ -50,6 +52,7 @@ pub(crate) fn run(command: Command, env: &Environment, out: &mut dyn Write) -> R
         Command::Convert(args) => convert::run(&args, env, out),
         Command::Bench(args) => bench::run(&args, env, out),
         Command::Perplexity(args) => perplexity::run(&args, env, out),
+        Command::Verify(args) => verify::run(&args, env, out),
         Command::Completions(args) => completions::run(&args, out),
     }
 }

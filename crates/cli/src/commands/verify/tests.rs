@@ -1,0 +1,164 @@
+//! A verification must be able to fail: executors with one flaw each, and the arm that finds it.
+
+use std::collections::BTreeSet;
+
+use engine::{Batch, BlockId, DeviceError, Executor, ExecutorShape, ModelExecutor};
+use models::{Decoder, tiny};
+
+use super::ask::Question;
+use super::*;
+
+/// What is wrong with an executor: when a pass makes it lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Flaw {
+    None,
+    /// Other sequences in the pass change the logits.
+    Batched,
+    /// So does a prompt that comes in pieces.
+    Chunked,
+    /// So does a number of threads.
+    Threads,
+    /// So does a prompt whose beginning was there already.
+    Cached,
+    /// Blocks that come back from disk are not what they were.
+    Disk,
+}
+
+/// A real tiny model whose first logit is a little off where the flaw says.
+struct Flawed {
+    inner: Box<dyn Executor>,
+    flaw: Flaw,
+    threads: usize,
+}
+
+impl Executor for Flawed {
+    fn vocab(&self) -> usize {
+        self.inner.vocab()
+    }
+
+    fn max_positions(&self) -> usize {
+        self.inner.max_positions()
+    }
+
+    fn shape(&self) -> ExecutorShape {
+        self.inner.shape()
+    }
+
+    fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {
+        self.inner.step(batch, logits)?;
+        let lone = |span: &engine::Span| batch.spans.len() == 1 && span.rows.len() > 1;
+        let lies = match self.flaw {
+            Flaw::None | Flaw::Disk => false,
+            Flaw::Batched => batch.spans.len() > 1,
+            Flaw::Chunked => batch.spans.iter().any(|span| lone(span) && span.start == 105),
+            Flaw::Threads => self.threads == 1,
+            // A prompt that is begun in the middle, by a pass that wants its logits.
+            Flaw::Cached => batch.spans.iter().any(|span| lone(span) && span.start == 96),
+        };
+        if lies {
+            // The smallest change that there is, in every number, so that it shows in every sum.
+            logits.iter_mut().for_each(|x| *x = f32::from_bits(x.to_bits() ^ 1));
+        }
+        Ok(())
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.inner.block_bytes()
+    }
+
+    fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read_block(block, out)
+    }
+
+    fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
+        let mut bytes = bytes.to_vec();
+        if self.flaw == Flaw::Disk {
+            bytes.iter_mut().step_by(2).for_each(|byte| *byte ^= 0x40);
+        }
+        self.inner.write_block(block, &bytes)
+    }
+}
+
+const VOCAB: u32 = 260;
+
+fn questions() -> Vec<Question> {
+    let prompt = |i: u32, n: u32| (0..n).map(|at| (at * 31 + i * 57 + at / 7) % VOCAB).collect();
+    let lengths = [4u32, 23, 40, 64, 110, 110];
+    let question = |(i, n): (usize, &u32)| {
+        let temperature = if i % 2 == 0 { 0.0 } else { 0.9 };
+        let sampling = engine::Sampling { temperature, seed: i as u64, ..Default::default() };
+        Question { prompt: prompt(i as u32, *n), sampling, max_tokens: 20 }
+    };
+    lengths.iter().enumerate().map(question).collect()
+}
+
+/// Names of the arms that found the flaw.
+fn found(flaw: Flaw) -> BTreeSet<String> {
+    let config = tiny::config("llama").unwrap();
+    let spec = models::recipe(&config).unwrap();
+    let checkpoint = tiny::checkpoint(config, 3).unwrap();
+    let factory = |setup: &Setup| {
+        let threads = setup.threads;
+        let device = cpu::Cpu::new(&cpu::Options { threads, ..cpu::Options::default() });
+        let decoder = Decoder::load(&spec, &checkpoint, &device)?;
+        let inner = Box::new(ModelExecutor::new(device, decoder, setup.shape()));
+        Ok(start(Box::new(Flawed { inner, flaw, threads }), setup, 1000))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let questions = questions();
+    let proof = Proof {
+        questions: &questions,
+        threads: 2,
+        depth: Depth::Full,
+        folder: folder.path(),
+        factory: &factory,
+    };
+    let mut n_answers = 0;
+    let reports = proof.run(&mut || n_answers += 1).unwrap();
+    assert_eq!(n_answers, proof.n_answers());
+    let tested = reports.iter().filter(|report| report.verdict != Verdict::NotTested);
+    assert_eq!(tested.count(), reports.len(), "{reports:?}");
+    let differs = reports.into_iter().filter(|report| report.verdict == Verdict::Differs);
+    let names = differs.map(|report| {
+        let difference = report.difference.expect("it says where");
+        assert!(difference.margin.is_some_and(|margin| margin >= 0.0), "{difference:?}");
+        report.arm
+    });
+    names.collect()
+}
+
+#[track_caller]
+fn check(flaw: Flaw, arms: &[&str]) {
+    let expected: BTreeSet<String> = arms.iter().map(|arm| (*arm).to_owned()).collect();
+    assert_eq!(found(flaw), expected, "{flaw:?}");
+}
+
+#[test]
+fn a_sound_executor_passes_every_arm() {
+    check(Flaw::None, &[]);
+}
+
+#[test]
+fn neighbours_that_matter_are_found() {
+    check(Flaw::Batched, &["in a crowd of 6", "after giving way to another"]);
+}
+
+#[test]
+fn a_thread_count_that_matters_is_found() {
+    check(Flaw::Threads, &["on 1 thread"]);
+}
+
+#[test]
+fn chunks_that_matter_are_found() {
+    check(Flaw::Chunked, &["prompts in chunks of 7"]);
+}
+
+#[test]
+fn a_cache_that_matters_is_found() {
+    check(Flaw::Cached, &["with a warm prefix cache", "after a restart, from disk"]);
+}
+
+#[test]
+fn a_disk_that_spoils_blocks_is_found() {
+    check(Flaw::Disk, &["after a restart, from disk"]);
+}

@@ -29,8 +29,12 @@ pub(crate) async fn identify(State(app): State<App>, mut request: Request, next:
     let status = response.status().as_u16();
     let route = route.unwrap_or_else(|| "other".to_owned());
     app.chat.metrics().responded(Responses { method: known(&method), route, status });
-    let ms = started.elapsed().as_millis();
-    tracing::info!(request_id, %method, path, status, ms, "request");
+    let ms = started.elapsed().as_secs_f64() * 1000.0;
+    // An answer has a line of its own, and probes come every few seconds.
+    match response.status().is_success() {
+        true => tracing::debug!(request_id, %method, path, status, ms, "request"),
+        false => tracing::info!(request_id, %method, path, status, ms, "refused"),
+    }
     if let Ok(request_id) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert(REQUEST_ID, request_id);
     }

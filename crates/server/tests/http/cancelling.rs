@@ -1,6 +1,10 @@
 //! Requests that are listed while they run, and ended by name.
 
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use hearth_server::router;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::client::{CHAT, chat, post, send};
 use crate::script::Script;
@@ -91,6 +95,24 @@ async fn a_cancelled_whole_answer_is_an_error_that_no_client_retries() {
     }
     gate.open();
     until("idle", || idle(&app)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read_cannot_keep_the_engine() {
+    let (script, gate) = endless().gated();
+    let app = script.app();
+    let body = Body::from(chat(json!({"stream": true})).to_string());
+    let request = Request::post(CHAT).header("x-request-id", "slow").body(body).unwrap();
+    // Nobody polls the body, as when a socket's buffers are full.
+    let response = router(app.clone()).oneshot(request).await.unwrap();
+    gate.give(3);
+    until("three steps", || stats(&app).totals.steps == 3).await;
+    post(&app, "/v1/requests/slow/cancel", &json!({})).await.ok();
+    gate.give(2);
+    until("idle", || idle(&app)).await;
+    assert_eq!(stats(&app).totals.cancelled, 1);
+    let text = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    assert!(String::from_utf8_lossy(&text).contains("request_cancelled"));
 }
 
 #[tokio::test]

@@ -1,0 +1,41 @@
+"""Tests of what `soak.py` and `stall.py` reckon with: `python3 -m unittest discover --start-directory bench`."""
+
+import types
+import unittest
+
+import soak
+import stall
+from served import percentile, total
+
+MIB = 1 << 20
+
+
+class Reckoning(unittest.TestCase):
+    def test_percentiles(self):
+        self.assertEqual(percentile([5], 0.99), 5)
+        self.assertEqual(percentile(range(100), 0.5), 50)
+        self.assertEqual(percentile(range(100), 0.99), 99)
+
+    def test_totals_are_of_one_name(self):
+        samples = {'a_total{model_name="x"}': 2.0, 'a_total{model_name="y"}': 3.0, "a_total_more": 9.0}
+        self.assertEqual(total(samples, "a_total"), 5.0)
+
+    def test_memory_that_grows_is_seen_and_a_warm_up_is_not(self):
+        def samples(own):
+            return [{"at": n, "anonymous": mib * MIB} for n, mib in enumerate(own)]
+
+        warm = [10, 40, 80] + [100, 101, 99] * 10
+        growth, values = soak.memory_growth(samples(warm), 3)
+        self.assertEqual((growth, len(values)), (0, 30))
+        leak = [10, 40, 80] + [100 + n for n in range(30)]
+        self.assertEqual(soak.memory_growth(samples(leak), 3)[0], 20)
+        self.assertIsNone(soak.memory_growth(samples(warm), 30)[0])
+
+    def test_gaps_are_those_that_end_in_time(self):
+        stream = types.SimpleNamespace(times=[1.0, 1.5, 2.5, 2.75])
+        self.assertEqual(stall.gaps(stream, 2.0, 2.6), [1000.0])
+        self.assertEqual(stall.gaps(stream, 0.0, 9.0), [500.0, 1000.0, 250.0])
+
+
+if __name__ == "__main__":
+    unittest.main()

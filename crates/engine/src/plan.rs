@@ -131,6 +131,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn nobody_flowing_waits_and_nothing_is_wasted(
             behind in prop::collection::vec(1..600usize, 1..20),

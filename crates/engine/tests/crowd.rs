@@ -117,6 +117,29 @@ fn a_leader_that_leaves_costs_nothing() {
     }
 }
 
+/// Whoever has computed nearly all of what it shares does not wait for the rest.
+#[test]
+fn nobody_waits_for_the_end_of_what_it_computed_itself() {
+    let mut engine = engine(Toy::new(100), limits(64, 8, 4096));
+    let with_tail = |n, salt| Ask::greedy(&[prompt(100, 0), prompt(n, salt)].concat(), 1);
+    // The oldest never waits, so it is somebody else.
+    let oldest = submit(&mut engine, &Ask::greedy(&prompt(2000, 7), 1));
+    let first = submit(&mut engine, &with_tail(200, 3));
+    (0..2).for_each(|_| engine.step());
+    assert_eq!(engine.stats().totals.prompt_rows, 128);
+    let second = submit(&mut engine, &with_tail(5, 11));
+    engine.step();
+    // The shorter one is done; nobody lost a pass to it.
+    let totals = engine.stats().totals;
+    assert_eq!((totals.done, totals.prefix_waits, totals.prompt_rows), (1, 0, 192));
+    run(&mut engine);
+    assert_eq!(outcome(oldest).cached, Some(0));
+    assert_eq!(outcome(first).said(), alone(&with_tail(200, 3), 100, 4096).said());
+    let second = outcome(second);
+    assert_eq!(second.cached, Some(96));
+    assert_eq!(second.said(), alone(&with_tail(5, 11), 100, 4096).said());
+}
+
 /// One prompt, and then answers of its own to each of `n` requests.
 #[test]
 fn choices_of_one_prompt_compute_it_once() {

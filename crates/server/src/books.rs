@@ -3,12 +3,15 @@
 
 use std::time::Instant;
 
+use engine::Miss;
+
 use crate::event::{Timings, Usage};
 
 /// What one choice cost so far.
 pub(crate) struct Books {
     prompt_tokens: usize,
     cached_tokens: usize,
+    miss: Option<Miss>,
     completion_tokens: usize,
     arrived: Instant,
     started: Option<Instant>,
@@ -21,6 +24,7 @@ impl Books {
         Books {
             prompt_tokens,
             cached_tokens: 0,
+            miss: None,
             completion_tokens: 0,
             arrived,
             started: None,
@@ -29,9 +33,10 @@ impl Books {
         }
     }
 
-    pub(crate) fn start(&mut self, at: Instant, cached_tokens: usize) {
+    pub(crate) fn start(&mut self, at: Instant, cached_tokens: usize, miss: Option<Miss>) {
         self.started = Some(at);
         self.cached_tokens = cached_tokens;
+        self.miss = miss;
     }
 
     pub(crate) fn token(&mut self, at: Instant) {
@@ -87,6 +92,7 @@ pub(crate) fn usage(choices: &[&Books], n: usize) -> Usage {
     Usage {
         prompt_tokens: of_prompts().map(|books| books.prompt_tokens).sum(),
         cached_tokens: of_prompts().map(|books| books.cached_tokens).sum(),
+        miss: choices.first().and_then(|books| books.miss),
         completion_tokens: sum(|books| books.completion_tokens),
         timings: Timings {
             queue_ms: longest(Books::queue_ms),

@@ -2,7 +2,7 @@
 //! business, how they work is the text crate's.
 
 use engine::TokenId;
-use text::{Detokenizer, LocalTime, RenderInput, Specials, Start};
+use text::{Detokenizer, LocalTime, Message, RenderInput, Role, Specials, Start, Template};
 
 use crate::error::{ApiError, ErrorKind};
 use crate::model::Model;
@@ -11,9 +11,14 @@ use crate::request::{Conversation, Echo, Input, Prompt};
 /// One prompt, ready for the engine.
 pub(crate) struct Ready {
     pub(crate) tokens: Vec<TokenId>,
+    /// How many tokens at its start other conversations will start with too.
+    pub(crate) pin: usize,
     /// What its answers begin with.
     pub(crate) echo: String,
 }
+
+/// Instructions that are shorter, in bytes, are computed again faster than they are looked for.
+const LONG_INSTRUCTIONS: usize = 1000;
 
 /// The prompts of a request. `now` is what templates print as the date.
 pub(crate) fn prompts(
@@ -22,9 +27,7 @@ pub(crate) fn prompts(
     now: LocalTime,
 ) -> Result<Vec<Ready>, ApiError> {
     match input {
-        Input::Chat(conversation) => {
-            Ok(vec![Ready { tokens: chat(model, conversation, now)?, echo: String::new() }])
-        }
+        Input::Chat(conversation) => Ok(vec![chat(model, conversation, now)?]),
         Input::Plain { prompts, echo } => {
             prompts.iter().map(|prompt| plain(model, prompt, *echo)).collect()
         }
@@ -48,10 +51,10 @@ fn plain(model: &Model, prompt: &Prompt, echo: Echo) -> Result<Ready, ApiError> 
             pieces
         }
     };
-    Ok(Ready { tokens, echo })
+    Ok(Ready { tokens, pin: 0, echo })
 }
 
-fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Vec<TokenId>, ApiError> {
+fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Ready, ApiError> {
     let template = model.template.as_ref().ok_or_else(|| {
         let message = "this model has no chat template; use /v1/completions";
         ApiError::refused("no_chat_template", "messages", message)
@@ -66,7 +69,32 @@ fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Vec<TokenI
         now,
     };
     let prompt = template.render(&input).map_err(failed)?;
-    model.tokenizer.encode_prompt(&prompt).map_err(failed)
+    let tokens = model.tokenizer.encode_prompt(&prompt).map_err(failed)?;
+    let pin = instructions(model, template, &input, &tokens);
+    Ok(Ready { tokens, pin, echo: String::new() })
+}
+
+/// How many of `tokens` at the start are standing instructions, tools included: those that stay when
+/// the user says something else. Nought if there are none or hardly any.
+fn instructions(
+    model: &Model,
+    template: &Template,
+    input: &RenderInput<'_>,
+    tokens: &[TokenId],
+) -> usize {
+    let instructs = |message: &&Message| matches!(message.role, Role::System | Role::Developer);
+    let mut other: Vec<Message> = input.messages.iter().take_while(instructs).cloned().collect();
+    let length = |message: &Message| message.content.clone().map_or(0, |c| c.into_text().len());
+    let n_bytes: usize = other.iter().map(length).sum();
+    if input.tools.is_empty() && n_bytes < LONG_INSTRUCTIONS {
+        return 0;
+    }
+    other.push(Message::text(Role::User, "\u{2026}"));
+    // A template that refuses this conversation says nothing about the real one.
+    let rendered = template.render(&RenderInput { messages: &other, ..*input });
+    let encoded = rendered.and_then(|prompt| model.tokenizer.encode_prompt(&prompt));
+    let same = |other: Vec<TokenId>| tokens.iter().zip(other).take_while(|(a, b)| *a == b).count();
+    encoded.map_or(0, same)
 }
 
 /// Where the texts of the answers begin: a chat's is a text of its own, a completion goes on.

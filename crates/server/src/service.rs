@@ -14,7 +14,7 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::pool::{Lease, ModelPool};
-use crate::prompt;
+use crate::prompt::{self, Ready};
 use crate::pump::{self, Order, Ordered, Outbox};
 use crate::request::{ChatRequest, EndOfText};
 use crate::watch::{Visit, Watch};
@@ -111,8 +111,7 @@ impl ChatService {
                     track: watch.track.clone(),
                 };
                 let seed = seed.wrapping_add(i as u64);
-                let mut engine_request =
-                    engine_request(model, request, &prompt.tokens, seed, outbox);
+                let mut engine_request = engine_request(model, request, prompt, seed, outbox);
                 engine_request.timeout =
                     request.timeout.map(|limit| limit.saturating_sub(arrival.at.elapsed()));
                 // On a refusal the inbox is dropped, which cancels the choices before this one.
@@ -159,7 +158,7 @@ impl ChatService {
 fn engine_request(
     model: &Model,
     request: &ChatRequest,
-    prompt: &[TokenId],
+    prompt: &Ready,
     seed: u64,
     outbox: Outbox,
 ) -> engine::Request {
@@ -168,15 +167,15 @@ fn engine_request(
         EndOfText::Ignored => Vec::new(),
     };
     engine::Request {
-        prompt: prompt.to_vec(),
-        max_tokens: request.max_tokens.unwrap_or(model.context - prompt.len()),
+        prompt: prompt.tokens.clone(),
+        max_tokens: request.max_tokens.unwrap_or(model.context - prompt.tokens.len()),
         sampling: model.defaults.sampling(&request.sampling, seed),
         stop_tokens,
         logprobs: request.logprobs,
         constraint: None,
         priority: request.priority,
         timeout: None,
-        pin: 0,
+        pin: prompt.pin,
         sink: Box::new(outbox),
     }
 }

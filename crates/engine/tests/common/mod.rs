@@ -316,7 +316,7 @@ pub fn outcome(answer: Answer) -> Outcome {
     for event in answer {
         assert_eq!(out.end, End::Nothing, "nothing follows the end");
         match event {
-            Event::Started { cached_tokens } => {
+            Event::Started { cached_tokens, .. } => {
                 assert_eq!(out.cached.replace(cached_tokens), None, "starts once");
             }
             Event::Progress { done, total } => {

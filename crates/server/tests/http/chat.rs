@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::client::{CHAT, PLAIN, chat, deltas, plain, post};
 use crate::script::{BOS, CHATML, IM_END, IM_START, Script, Speech};
+use crate::socket::{idle, stats, until};
 
 /// The prompt that a chat becomes, token by token.
 async fn prompt_of(template: &'static str, messages: &Value) -> Vec<u32> {
@@ -295,4 +296,23 @@ async fn billing_lines_and_reminders_keep_the_prefix() {
     let longer = json!([system("abcde"), user, answer, reminder, user]);
     let third = post(&app, CHAT, &body(longer)).await.ok();
     assert!(tokens(&third).1 >= prompt / block * block, "{third}");
+}
+
+/// Blocks that are pinned after a chat whose instructions have so many bytes.
+async fn pinned(instructions: usize) -> usize {
+    let app = Script::says(&["Two"]).app();
+    let messages = json!([
+        {"role": "system", "content": "x".repeat(instructions)},
+        {"role": "user", "content": "y".repeat(500)},
+    ]);
+    let reply = post(&app, CHAT, &chat(json!({"messages": messages}))).await.ok();
+    assert_eq!(reply["usage"]["prompt_tokens_details"]["cache_miss"], "cold");
+    until("idle", || idle(&app)).await;
+    stats(&app).blocks.pinned
+}
+
+#[tokio::test]
+async fn long_instructions_are_pinned() {
+    // 17 tokens of the template belong to the instructions, up to where the user begins.
+    assert_eq!((pinned(10).await, pinned(1200).await), (0, (1200 + 17) / 32));
 }

@@ -64,7 +64,10 @@ fn usage_json(head: &Head, usage: &Usage) -> Value {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_miss": usage.miss.map(engine::Miss::name),
+        },
         "completion_tokens_details": {"reasoning_tokens": 0},
         "seed": head.seed.cast_signed(),
         "timings": {

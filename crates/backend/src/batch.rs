@@ -9,6 +9,8 @@ use std::ops::Range;
 pub type TokenId = u32;
 /// Names one block of [`crate::BLOCK`] KV rows, in every attention layer at once.
 pub type BlockId = u32;
+/// Names one recurrent state, in every recurrent layer at once.
+pub type SlotId = u32;
 
 /// The rows of one pass.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,18 @@ pub struct Span {
     pub start: usize,
     /// Block table. Covers positions `0..start + rows.len()`.
     pub blocks: Vec<BlockId>,
+    /// Recurrent state before the first row. `None`: that of a sequence that has not begun.
+    pub state_in: Option<SlotId>,
+    /// Recurrent states to keep: after which row of the span, counted from 0, and in which slot.
+    /// Ascending by row. No slot is written twice in a pass, and none that a span of it reads.
+    pub states_out: Vec<(usize, SlotId)>,
+}
+
+impl Span {
+    /// A span that neither reads nor keeps recurrent states.
+    pub fn new(rows: Range<usize>, start: usize, blocks: Vec<BlockId>) -> Span {
+        Span { rows, start, blocks, state_in: None, states_out: Vec::new() }
+    }
 }
 
 impl Batch {

@@ -12,9 +12,12 @@ pub mod ops;
 pub mod reference;
 mod spec;
 
-pub use batch::{Batch, BlockId, Span, TokenId};
+pub use batch::{Batch, BlockId, SlotId, Span, TokenId};
 pub use ops::{Backend, DeviceError};
-pub use spec::{Activation, Attention, Experts, Gating, NormGain, Rope, RopeLayout};
+pub use spec::{
+    Activation, Attention, DeltaLayout, DeltaPlace, Experts, GatedDelta, Gating, NormGain, Rope,
+    RopeLayout,
+};
 
 /// Positions per KV block.
 pub const BLOCK: usize = 32;

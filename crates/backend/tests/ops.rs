@@ -56,7 +56,7 @@ impl Golden {
 fn sequence(n: usize) -> Batch {
     let blocks = (0..n.div_ceil(BLOCK) as u32).rev().collect();
     let tokens = (0..n as u32).collect();
-    Batch { tokens, spans: vec![Span { rows: 0..n, start: 0, blocks }], want: Vec::new() }
+    Batch { tokens, spans: vec![Span::new(0..n, 0, blocks)], want: Vec::new() }
 }
 
 #[test]

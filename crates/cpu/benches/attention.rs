@@ -127,7 +127,7 @@ impl Layers {
             *x = ((i + position) % 97) as f32 * 0.02 - 1.0;
         }
         let blocks = (0..(position + rows).div_ceil(BLOCK) as u32).collect();
-        let span = Span { rows: 0..rows, start: position, blocks };
+        let span = Span::new(0..rows, position, blocks);
         let batch = Batch { tokens: vec![0; rows], spans: vec![span], want: Vec::new() };
         let mut staged = cpu.staged(rows);
         cpu.stage(&batch, &mut staged);

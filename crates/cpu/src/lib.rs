@@ -12,6 +12,7 @@ mod memory;
 mod moe;
 mod pack;
 mod pool;
+mod recurrent;
 mod rounded;
 mod rows;
 mod simd;
@@ -22,6 +23,7 @@ pub use attention::Pages;
 pub use memory::{Buf, Staged, StagedSpan, Vector, Weight};
 pub(crate) use pack::row_f32;
 pub use pool::{Block, BlockMut, Pool};
+pub use recurrent::States;
 pub use simd::Isa;
 pub(crate) use simd::Kernels;
 
@@ -62,6 +64,8 @@ pub struct Cpu {
     scratch: Mutex<linear::Scratch>,
     /// The same for attention.
     plan: Mutex<attention::Plan>,
+    /// Outputs of the tasks of a recurrent layer; the same again.
+    heads: Mutex<Vec<Block>>,
 }
 
 impl Cpu {
@@ -75,6 +79,7 @@ impl Cpu {
             activations: options.activations,
             scratch: Mutex::default(),
             plan: Mutex::default(),
+            heads: Mutex::default(),
         }
     }
 
@@ -96,5 +101,10 @@ impl Cpu {
     /// As above.
     fn plan(&self) -> MutexGuard<'_, attention::Plan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As above.
+    fn heads(&self) -> MutexGuard<'_, Vec<Block>> {
+        self.heads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

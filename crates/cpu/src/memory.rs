@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use backend::ops::Memory;
-use backend::{Batch, BlockId, DeviceError, TokenId};
+use backend::{Batch, BlockId, DeviceError, SlotId, TokenId};
 use weights::Matrix;
 
 use crate::Cpu;
@@ -43,6 +43,7 @@ pub struct Staged {
     /// The sequences, in row order.
     pub spans: Vec<StagedSpan>,
     blocks: Vec<BlockId>,
+    kept: Vec<(usize, SlotId)>,
 }
 
 /// The rows of one sequence of a [`Staged`] batch.
@@ -54,6 +55,10 @@ pub struct StagedSpan {
     pub start: usize,
     /// Where the block table lies in the batch's table of tables.
     table: Range<usize>,
+    /// State before the first row.
+    pub state_in: Option<SlotId>,
+    /// Where the states to keep lie in the batch's list of them.
+    kept: Range<usize>,
 }
 
 impl Buf {
@@ -142,6 +147,18 @@ impl Staged {
     pub fn blocks(&self, span: &StagedSpan) -> &[BlockId] {
         &self.blocks[span.table.clone()]
     }
+
+    /// States to keep of a span: after which of its rows, and in which slot.
+    pub fn states_out(&self, span: &StagedSpan) -> &[(usize, SlotId)] {
+        &self.kept[span.kept.clone()]
+    }
+}
+
+/// Appends `more` to `list`, and says where it went.
+fn append<T: Copy>(list: &mut Vec<T>, more: &[T]) -> Range<usize> {
+    let first = list.len();
+    list.extend_from_slice(more);
+    first..list.len()
 }
 
 impl Memory for Cpu {
@@ -181,6 +198,7 @@ impl Memory for Cpu {
             want: Vec::with_capacity(max_rows),
             spans: Vec::with_capacity(max_rows),
             blocks: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -189,11 +207,12 @@ impl Memory for Cpu {
         staged.want.clone_from(&batch.want);
         staged.spans.clear();
         staged.blocks.clear();
+        staged.kept.clear();
         for span in &batch.spans {
-            let first = staged.blocks.len();
-            staged.blocks.extend_from_slice(&span.blocks);
-            let table = first..staged.blocks.len();
-            staged.spans.push(StagedSpan { rows: span.rows.clone(), start: span.start, table });
+            let table = append(&mut staged.blocks, &span.blocks);
+            let kept = append(&mut staged.kept, &span.states_out);
+            let (rows, start, state_in) = (span.rows.clone(), span.start, span.state_in);
+            staged.spans.push(StagedSpan { rows, start, table, state_in, kept });
         }
     }
 

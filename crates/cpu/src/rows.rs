@@ -61,6 +61,14 @@ impl DenseOps for Cpu {
     fn soft_cap(&self, x: &mut Buf, cap: f32) {
         self.each_chunk(x.values_mut(), |_, x| (self.kernels.ops.soft_cap)(x, cap));
     }
+
+    fn gate(&self, x: &mut Buf, gate: &Buf) {
+        let shapes = ((x.rows(), x.cols()), (gate.rows(), gate.cols()));
+        assert_eq!(shapes.0, shapes.1, "one gate per number");
+        self.each_chunk(x.values_mut(), |first, x| {
+            (self.kernels.ops.gate)(x, &gate.values()[first..first + x.len()]);
+        });
+    }
 }
 
 impl Cpu {

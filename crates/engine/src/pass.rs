@@ -85,11 +85,8 @@ impl Engine {
         let start = self.book.len(*key);
         let first_row = batch.n_rows();
         batch.tokens.extend(&seq.tokens[start..start + rows]);
-        batch.spans.push(Span {
-            rows: first_row..batch.n_rows(),
-            start,
-            blocks: self.book.blocks(*key).to_vec(),
-        });
+        let blocks = self.book.blocks(*key).to_vec();
+        batch.spans.push(Span::new(first_row..batch.n_rows(), start, blocks));
         self.work.add(start, rows);
         let of_prompt = seq.n_prompt.saturating_sub(start).min(rows);
         self.totals.prompt_rows += of_prompt as u64;

@@ -210,7 +210,7 @@ impl Case {
         for (i, n) in pass {
             let (sequence, start) = (&self.sequences[*i], so_far[*i].attended.rows);
             let blocks = sequence.blocks[..(start + n).div_ceil(BLOCK)].to_vec();
-            batch.spans.push(Span { rows: qkv.rows..qkv.rows + n, start, blocks });
+            batch.spans.push(Span::new(qkv.rows..qkv.rows + n, start, blocks));
             qkv.data.extend(sequence.qkv.range(start..start + n).data);
             qkv.rows += n;
         }

@@ -149,7 +149,7 @@ impl Rows {
 /// A batch of one sequence of these tokens, every row wanted.
 pub(super) fn batch(tokens: Vec<u32>) -> Batch {
     let n = tokens.len();
-    let span = Span { rows: 0..n, start: 0, blocks: vec![0; n.div_ceil(crate::BLOCK)] };
+    let span = Span::new(0..n, 0, vec![0; n.div_ceil(crate::BLOCK)]);
     Batch { want: (0..n as u32).collect(), spans: vec![span], tokens }
 }
 

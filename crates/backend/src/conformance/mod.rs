@@ -7,6 +7,7 @@
 
 mod attention;
 mod data;
+mod recurrent;
 mod rows;
 
 use crate::Backend;
@@ -33,18 +34,21 @@ impl Tolerance {
 pub fn check<B: Backend>(device: &B, tolerance: Tolerance) {
     rows::check(device, tolerance);
     attention::check(device, tolerance);
+    recurrent::check(device, tolerance);
 }
 
 /// Checks that a row gives the same bits alone, in a batch, and in chunks of any size.
 pub fn check_invariance<B: Backend>(device: &B) {
     rows::check_invariance(device);
     attention::check_invariance(device);
+    recurrent::check_invariance(device);
 }
 
 /// Checks that two devices, or two settings of one, give the same bits in every op.
 pub fn check_equal<A: Backend, B: Backend>(a: &A, b: &B) {
     rows::check_equal(a, b);
     attention::check_equal(a, b);
+    recurrent::check_equal(a, b);
 }
 
 fn assert_close(what: &str, got: &Rows, want: &Rows, tolerance: f32) {

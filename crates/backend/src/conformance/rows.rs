@@ -18,6 +18,7 @@ enum RowOp {
     Glu { cols: usize, activation: Activation },
     Gather { cols: usize },
     SoftCap { cols: usize, cap: f32 },
+    Gate { cols: usize },
     Experts { spec: Experts, gate_up: Matrix, down: Matrix },
     AddGated { cols: usize },
 }
@@ -62,7 +63,7 @@ impl RowOp {
             RowOp::Linear { parts, form: Form::Onto, .. } => vec![parts[0].cols, n_outputs(parts)],
             RowOp::Linear { parts, .. } => vec![parts[0].cols],
             RowOp::RmsNorm { gain, .. } => vec![gain.len()],
-            RowOp::Add { cols } => vec![*cols, *cols],
+            RowOp::Add { cols } | RowOp::Gate { cols } => vec![*cols, *cols],
             RowOp::Glu { cols, .. } => vec![2 * cols],
             RowOp::Gather { cols } | RowOp::SoftCap { cols, .. } => vec![*cols],
             RowOp::Experts { spec, gate_up, .. } => vec![gate_up.cols, spec.n],
@@ -87,6 +88,7 @@ impl RowOp {
             | RowOp::Glu { cols, .. }
             | RowOp::Gather { cols }
             | RowOp::SoftCap { cols, .. }
+            | RowOp::Gate { cols }
             | RowOp::AddGated { cols } => *cols,
         }
     }
@@ -141,6 +143,10 @@ impl RowOp {
             RowOp::SoftCap { cap, .. } => {
                 out = bufs.swap_remove(0);
                 device.soft_cap(&mut out, *cap);
+            }
+            RowOp::Gate { .. } => {
+                out = bufs.swap_remove(0);
+                device.gate(&mut out, &bufs[0]);
             }
             RowOp::AddGated { .. } => {
                 out = bufs.remove(0);
@@ -230,6 +236,7 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
         ops.push(RowOp::Add { cols });
         ops.push(RowOp::Gather { cols });
         ops.push(RowOp::SoftCap { cols, cap: 2.5 });
+        ops.push(RowOp::Gate { cols });
         ops.push(RowOp::AddGated { cols });
     }
     ops

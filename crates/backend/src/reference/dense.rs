@@ -1,6 +1,6 @@
 //! Linear layers, norms and everything else a row does alone, as loops.
 
-use super::{Buf, Reference, Weight, activate, dot};
+use super::{Buf, Reference, Weight, activate, dot, sigmoid};
 use crate::ops::{DenseOps, Input, Memory, Output, RowNorm};
 use crate::{Activation, Batch, NormGain};
 
@@ -64,6 +64,15 @@ impl DenseOps for Reference {
     fn soft_cap(&self, x: &mut Buf, cap: f32) {
         for x in x.elements_mut() {
             *x = cap_score(f64::from(*x), cap) as f32;
+        }
+    }
+
+    fn gate(&self, x: &mut Buf, gate: &Buf) {
+        assert_eq!((x.rows, x.cols), (gate.rows, gate.cols), "one gate per number");
+        for r in 0..x.rows {
+            for (x, gate) in x.row_mut(r).iter_mut().zip(gate.row(r)) {
+                *x = (f64::from(*x) * sigmoid(f64::from(*gate))) as f32;
+            }
         }
     }
 }

@@ -7,8 +7,10 @@
 mod attention;
 mod dense;
 mod moe;
+mod recurrent;
 
 pub use attention::Pages;
+pub use recurrent::States;
 
 use weights::Matrix;
 

@@ -140,7 +140,7 @@ impl Model {
         let n_blocks = (start + tokens.len()).div_ceil(BLOCK) as u32;
         let batch = Batch {
             tokens: tokens.to_vec(),
-            spans: vec![Span { rows: 0..tokens.len(), start, blocks: (0..n_blocks).collect() }],
+            spans: vec![Span::new(0..tokens.len(), start, (0..n_blocks).collect())],
             want: (0..tokens.len() as u32).collect(),
         };
         self.executor.step(&batch, &mut self.logits)?;

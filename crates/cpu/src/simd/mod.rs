@@ -26,6 +26,7 @@ mod ops;
 mod ops_avx2;
 #[cfg(target_arch = "x86_64")]
 mod ops_avx512;
+mod ops_delta;
 #[cfg(target_arch = "aarch64")]
 mod ops_neon;
 mod ops_scalar;
@@ -39,6 +40,7 @@ mod tests;
 mod words;
 
 pub(crate) use ops::{BlockScores, OpKernels, Running, VALUE_PAD};
+pub(crate) use ops_delta::{Convolution, DeltaStep, STATE_COLS, StateRow};
 pub(crate) use words::{Available, CACHE_LINE, Place, Rows, Side, Words};
 
 /// An instruction set with kernels of its own.

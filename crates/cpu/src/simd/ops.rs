@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use backend::{Activation, BLOCK, NormGain, RopeLayout};
 
+use super::ops_delta::{Convolution, DeltaStep, StateRow};
 use crate::math;
 
 /// One number per key of a block.
@@ -29,6 +30,8 @@ pub(crate) struct OpKernels {
     pub(crate) glu: fn(act: Activation, gate: &[f32], up: &[f32], out: &mut [f32]),
     /// `x = cap * tanh(x / cap)`.
     pub(crate) soft_cap: fn(x: &mut [f32], cap: f32),
+    /// `x = x * sigmoid(gate)`.
+    pub(crate) gate: fn(x: &mut [f32], gate: &[f32]),
     /// Makes `x` its softmax.
     pub(crate) softmax: fn(x: &mut [f32]),
     /// Rotates the pairs of one head by `[cos | sin]`.
@@ -53,6 +56,15 @@ pub(crate) struct OpKernels {
     /// With `m` the greater of both greatest scores, each sum becomes
     /// `fma(later, 2^(later.max - m), sum * 2^(max - m))`.
     pub(crate) merge: fn(&mut Running, sums: &mut [f32], later: Running, later_sums: &[f32]),
+    /// `out = silu(sum of taps times rows)`, column by column, the oldest row first, fused.
+    pub(crate) convolve: fn(Convolution<'_>, out: &mut [f32]),
+    /// One step of a gated delta rule on some columns of a head's state, and what is read then.
+    ///
+    /// With rows `S_i` of the state, `known = sum of k_i * S_i` takes the rows of even and of odd `i`
+    /// apart, fused, and adds both at last. Then `d = (v - decay * known) * beta`, its difference
+    /// fused; `S_i` becomes `fma(k_i, d, decay * S_i)`; what is read is the sum of `q_i * S_i`, taken
+    /// as the first one was.
+    pub(crate) delta: fn(state: &mut [StateRow], DeltaStep<'_>, out: &mut StateRow),
 }
 
 /// Numbers of which rows of values are a multiple.
@@ -136,6 +148,13 @@ fn glu_by(act: impl Fn(f32) -> f32, gate: &[f32], up: &[f32], out: &mut [f32]) {
 pub(super) fn soft_cap(x: &mut [f32], cap: f32) {
     for x in x {
         *x = cap * math::tanh(*x / cap);
+    }
+}
+
+#[inline(always)]
+pub(super) fn gate(x: &mut [f32], gate: &[f32]) {
+    for (x, gate) in x.iter_mut().zip(gate) {
+        *x *= math::sigmoid(*gate);
     }
 }
 
@@ -235,6 +254,8 @@ macro_rules! ops_table {
             // SAFETY: as above.
             soft_cap: |x, cap| unsafe { soft_cap(x, cap) },
             // SAFETY: as above.
+            gate: |x, by| unsafe { gate(x, by) },
+            // SAFETY: as above.
             softmax: |x| unsafe { softmax(x) },
             // SAFETY: as above.
             rotate: |head, layout, angles| unsafe { rotate(head, layout, angles) },
@@ -248,6 +269,10 @@ macro_rules! ops_table {
             },
             // SAFETY: as above.
             merge: |running, sums, later, more| unsafe { merge(running, sums, later, more) },
+            // SAFETY: as above.
+            convolve: |rows, out| unsafe { convolve(rows, out) },
+            // SAFETY: as above.
+            delta: |state, step, out| unsafe { delta(state, step, out) },
         };
 
         #[target_feature(enable = $features)]
@@ -263,6 +288,25 @@ macro_rules! ops_table {
         #[target_feature(enable = $features)]
         fn soft_cap(x: &mut [f32], cap: f32) {
             ops::soft_cap(x, cap);
+        }
+
+        #[target_feature(enable = $features)]
+        fn gate(x: &mut [f32], by: &[f32]) {
+            ops::gate(x, by);
+        }
+
+        #[target_feature(enable = $features)]
+        fn convolve(rows: super::Convolution<'_>, out: &mut [f32]) {
+            super::ops_delta::convolve(rows, out);
+        }
+
+        #[target_feature(enable = $features)]
+        fn delta(
+            state: &mut [super::StateRow],
+            step: super::DeltaStep<'_>,
+            out: &mut super::StateRow,
+        ) {
+            super::ops_delta::delta(state, step, out);
         }
 
         #[target_feature(enable = $features)]

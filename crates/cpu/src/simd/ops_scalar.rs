@@ -6,17 +6,21 @@ use backend::BLOCK;
 
 use super::generic::f16_to_f32;
 use super::ops::{self, BlockScores, OpKernels};
+use super::ops_delta;
 
 pub(super) static OPS: OpKernels = OpKernels {
     normalize: |x, gain, kind, eps| ops::normalize(x, gain, kind, eps),
     glu: |act, gate, up, out| ops::glu(act, gate, up, out),
     soft_cap: |x, cap| ops::soft_cap(x, cap),
+    gate: |x, by| ops::gate(x, by),
     softmax: |x| ops::softmax(x),
     rotate: |head, layout, angles| ops::rotate(head, layout, angles),
     scores,
     weigh: |scores, stride, seen, cap| ops::weigh(scores, stride, seen, cap),
     add_values,
     merge: |running, sums, later, more| ops::merge(running, sums, later, more),
+    convolve: |rows, out| ops_delta::convolve(rows, out),
+    delta: |state, step, out| ops_delta::delta(state, step, out),
 };
 
 fn scores(q: &[f32], keys: &[u16], out: &mut [BlockScores]) {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::Kernels;
 use super::ops::{BlockScores, OpKernels, Running};
+use super::ops_delta::{Convolution, DeltaStep, STATE_COLS};
 use super::ops_scalar::OPS;
 
 fn bits(x: &[f32]) -> Vec<u32> {
@@ -90,6 +91,11 @@ proptest! {
         });
         check(|ops| {
             let mut out = a.to_vec();
+            (ops.gate)(&mut out, &b[..n]);
+            out
+        });
+        check(|ops| {
+            let mut out = a.to_vec();
             (ops.softmax)(&mut out);
             out
         });
@@ -113,6 +119,32 @@ proptest! {
             let mut sums = q.clone();
             (ops.add_values)(&weights, seen.clone(), &page, &mut sums);
             sums
+        });
+    }
+
+    #[test]
+    fn recurrent_steps_have_equal_bits(
+        (n, numbers) in (1usize..40).prop_flat_map(|n| (Just(n), numbers(34 * n + 64))),
+        decay in 0.0f32..1.0,
+        beta in 0.0f32..1.0,
+    ) {
+        check(|ops| {
+            let (state, rest) = numbers.split_at(STATE_COLS * n);
+            let (q, rest) = rest.split_at(n);
+            let (k, v) = rest.split_at(n);
+            let v = v.as_chunks().0[0];
+            let mut state = state.as_chunks().0.to_vec();
+            let mut out = [0.0; STATE_COLS];
+            (ops.delta)(&mut state, DeltaStep { q, k, v: &v, decay, beta }, &mut out);
+            [state.concat(), out.to_vec()].concat()
+        });
+        check(|ops| {
+            let (rows, taps) = numbers.split_at(17 * n);
+            let mut out = vec![0.0; n];
+            let stride = n + 1;
+            let convolution = Convolution { rows, stride, taps, tap_stride: n, n_taps: 4 };
+            (ops.convolve)(convolution, &mut out);
+            out
         });
     }
 

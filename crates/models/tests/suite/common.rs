@@ -65,7 +65,7 @@ impl<'b, B: Backend> Runner<'b, B> {
         for (i, piece) in tokens.chunks(chunk).enumerate() {
             let start = i * chunk;
             let n_blocks = (start + piece.len()).div_ceil(BLOCK);
-            let span = Span { rows: 0..piece.len(), start, blocks: blocks[..n_blocks].to_vec() };
+            let span = Span::new(0..piece.len(), start, blocks[..n_blocks].to_vec());
             let want = (0..piece.len() as u32).collect();
             out.extend(self.pass(&Batch { tokens: piece.to_vec(), spans: vec![span], want }));
         }

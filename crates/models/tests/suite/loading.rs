@@ -200,10 +200,8 @@ fn neighbours_in_a_batch_change_nothing() {
         let text = tokens(70);
         let alone = logits_alone(&spec, &checkpoint, &text);
         let mut runner = Runner::new(&Reference, &spec, &checkpoint);
-        let span = |rows: std::ops::Range<usize>, start: usize, blocks: &[u32]| Span {
-            rows,
-            start,
-            blocks: blocks.to_vec(),
+        let span = |rows: std::ops::Range<usize>, start: usize, blocks: &[u32]| {
+            Span::new(rows, start, blocks.to_vec())
         };
         // The first 40 tokens of one sequence, nothing of them wanted.
         let first = Batch {

@@ -68,8 +68,18 @@ def _requantise(source, shipped, setup):
         part = target.with_suffix(".part")
         command = [setup.llama / "llama-quantize", "--allow-requantize", shipped, part]
         run_logged([*command, source.requantise, "2"], setup.log(f"quantise-{source.key}"))
-        part.rename(target)
+        _in_large_pieces(part, target)
     return target
+
+
+def _in_large_pieces(part, target):
+    """Moves a file, writing it anew: the system keeps it in memory in pieces as large as they came, and
+    llama-quantize writes small ones, which every engine that maps the file would suffer from."""
+    whole = part.with_suffix(".whole")
+    with open(part, "rb") as old, open(whole, "wb", buffering=0) as new:
+        shutil.copyfileobj(old, new, 8 << 20)
+    part.unlink()
+    whole.rename(target)
 
 
 def _convert(source, shipped, setup):

@@ -25,5 +25,10 @@ pub(crate) fn map(path: &Path) -> Result<Bytes, Error> {
     // truncates or rewrites the file in place while it is open; model files are written once and
     // replaced by rename, and every program that maps weights makes this assumption.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(Error::io(path))?;
+    // Walking through a model costs a good part of its time in looking up small pages. What the
+    // system reads from now on it may keep in large ones, where its files can have them; what it
+    // holds already stays as it is. That it cannot is no fault.
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
     Ok(Bytes::from_owner(map))
 }

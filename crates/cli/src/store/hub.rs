@@ -293,10 +293,12 @@ impl Hub for HttpHub {
         let mut skip = if response.status().as_u16() == 206 { 0 } else { offset };
         let mut left = file.size.saturating_sub(offset);
         let mut body = response.into_body().into_reader();
+        let mut out = super::large_writes(out);
+        let full = || format!("cannot write {path}; is the disk full?");
         let mut buffer = vec![0; 1 << 18];
         loop {
             let n = match body.read(&mut buffer) {
-                Ok(0) if left == 0 => return Ok(()),
+                Ok(0) if left == 0 => return out.flush().with_context(full),
                 Ok(0) => bail!("{path} {BROKE_OFF}"),
                 Ok(n) => n,
                 Err(error) => bail!("{path} {BROKE_OFF} ({error})"),
@@ -307,8 +309,7 @@ impl Hub for HttpHub {
             left = left
                 .checked_sub(fresh.len() as u64)
                 .with_context(|| format!("the hub sends more of {path} than its listing says"))?;
-            out.write_all(fresh)
-                .with_context(|| format!("cannot write {path}; is the disk full?"))?;
+            out.write_all(fresh).with_context(full)?;
             meter.advance(fresh.len() as u64);
         }
     }

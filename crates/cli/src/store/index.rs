@@ -119,11 +119,12 @@ fn copy_entry(
     let mut entry = archive
         .by_name(&part.path)
         .with_context(|| format!("{} holds no {}", part.package, part.path))?;
+    let mut out = super::large_writes(out);
     let mut buffer = vec![0; 1 << 20];
     loop {
         let n = entry.read(&mut buffer)?;
         if n == 0 {
-            return Ok(());
+            return Ok(out.flush()?);
         }
         out.write_all(&buffer[..n])?;
         hasher.update(&buffer[..n]);

@@ -6,10 +6,12 @@ pub(crate) mod catalog;
 pub(crate) mod hub;
 pub(crate) mod hub_cache;
 pub(crate) mod index;
+
 #[cfg(test)]
 mod tests;
 
 use std::fs;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -263,4 +265,10 @@ pub(crate) fn disk_bytes(path: &Path) -> u64 {
     }
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries.map(|entry| disk_bytes(&entry.path())).sum()
+}
+
+/// Collects what is written to a model's file. The system keeps a new file in memory in pieces as
+/// large as they came, up to two MiB, and the larger they are the faster a mapped model is read.
+fn large_writes<W: Write>(out: W) -> BufWriter<W> {
+    BufWriter::with_capacity(16 << 20, out)
 }

@@ -13,6 +13,10 @@ use crate::{Checkpoint, Error, safetensors};
 
 use super::plan::Item;
 
+/// Bytes that are written at once. The system keeps a new file in memory in pieces as large as they
+/// came, up to two MiB, and the larger they are the faster a mapped model is read.
+const LARGE_WRITE: usize = 16 << 20;
+
 /// Tokenizer files that belong to a Hugging Face model besides those every model has.
 const OTHER_TOKENIZER_FILES: [&str; 5] =
     ["tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json", "vocab.txt"];
@@ -67,7 +71,7 @@ impl Staging {
         let slots: Vec<_> = items.iter().flat_map(Item::slots).collect();
         let path = self.dir.path().join(name);
         let file = File::create(&path).map_err(Error::io(&path))?;
-        let mut shard = Shard { path, file: BufWriter::new(file) };
+        let mut shard = Shard { path, file: BufWriter::with_capacity(LARGE_WRITE, file) };
         shard.write(&safetensors::header(&slots))?;
         Ok(shard)
     }
@@ -133,7 +137,7 @@ impl Staging {
     fn file(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let path = self.dir.path().join(name);
         let file = File::create(&path).map_err(Error::io(&path))?;
-        let mut file = Shard { path, file: BufWriter::new(file) };
+        let mut file = Shard { path, file: BufWriter::with_capacity(LARGE_WRITE, file) };
         file.write(bytes)?;
         file.finish()
     }

@@ -31,6 +31,11 @@ SIZES = dict(
 )
 MOE = dict(moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2)
 SEVEN_LAYERS = dict(num_hidden_layers=7)
+DELTA = dict(
+    num_hidden_layers=4, layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+    linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
+    linear_conv_kernel_dim=4,
+)
 
 
 def rope(kind, theta=10000.0, **more):
@@ -98,6 +103,28 @@ CASES = {
         {},
         {"norm_topk_prob": False, "num_experts_per_tok": 3},
     ),
+    "qwen3_next": (
+        "qwen3_next",
+        {**SIZES, **MOE, **DELTA, "shared_expert_intermediate_size": 40, "norm_topk_prob": True, "mlp_only_layers": [1],
+         "tie_word_embeddings": False, **rope("default", 100.0, partial_rotary_factor=0.25)},
+        {"half": rope("default", 100.0, partial_rotary_factor=0.5)},
+        {"norm_topk_prob": False, "num_experts_per_tok": 3, "rms_norm_eps": 1e-1},
+    ),
+    "qwen3_5": (
+        "qwen3_5_text",
+        {**SIZES, **DELTA, "linear_num_value_heads": 6, "tie_word_embeddings": True,
+         **rope("default", 100.0, partial_rotary_factor=0.25)},
+        {},
+        {"rms_norm_eps": 1e-1},
+    ),
+    "qwen3_5_moe": (
+        "qwen3_5_moe_text",
+        {**without(SIZES, "intermediate_size"), **MOE, **DELTA, "shared_expert_intermediate_size": 40,
+         "linear_conv_kernel_dim": 3, "tie_word_embeddings": False,
+         **rope("default", 100.0, partial_rotary_factor=0.5)},
+        {},
+        {"num_experts_per_tok": 3},
+    ),
     "gemma2": (
         "gemma2",
         {**SIZES, "sliding_window": 24, "query_pre_attn_scalar": 9, "attn_logit_softcapping": 3.0,
@@ -137,6 +164,14 @@ def make_config(model_type, values):
     return config
 
 
+def neutral(model, name):
+    """What makes a parameter do nothing: the gain that is one, or zero."""
+    if "norm" not in name:
+        return 0.0
+    lacks_one = any(part in type(model).__name__ for part in ("Gemma", "Qwen3Next", "Qwen3_5"))
+    return 0.0 if lacks_one and "linear_attn" not in name else 1.0
+
+
 def randomise(model, seed):
     """Draws every parameter by its role; see the module's comment."""
     gen = torch.Generator().manual_seed(seed)
@@ -144,7 +179,9 @@ def randomise(model, seed):
     for name, p in sorted(model.named_parameters()):
         noise = torch.randn(p.shape, generator=gen)
         if "norm" in name:
-            value = 0.35 * noise + (0.0 if one_plus else 1.0)
+            value = 0.35 * noise + neutral(model, name)
+        elif name.endswith(("A_log", "dt_bias", "conv1d.weight")):
+            value = 0.8 * noise
         elif name.endswith("bias"):
             value = 0.5 * noise
         elif "embed_tokens" in name:
@@ -194,8 +231,7 @@ def check_terms(name, model_type, values, keys, model, ids):
     worst = ("none", 1e9)
     for path, p in model.named_parameters():
         kept = p.data.clone()
-        neutral = 0.0 if "norm" not in path or "Gemma" in type(model).__name__ else 1.0
-        p.data = torch.full_like(kept, neutral)
+        p.data = torch.full_like(kept, neutral(model, path))
         worst = min(worst, (path, moved(right, logits(model, ids))), key=lambda w: w[1])
         p.data = kept
     state = model.state_dict()

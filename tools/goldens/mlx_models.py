@@ -1,6 +1,6 @@
 """Tiny models in every MLX packing with the logits that mlx-lm computes for them.
 
-    python tools/goldens/mlx_models.py crates/models/tests/fixtures/mlx
+    python tools/goldens/mlx_models.py crates/models/tests/fixtures/mlx [case...]
 
 Per case: `config.json` and `model.safetensors` as mlx-lm writes them, `input.json` beside all of them,
 and `logits_kv16.f32` (rows x vocab, little endian): mlx-lm's own loader and model on its CPU wheel,
@@ -17,7 +17,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten, tree_map
-from mlx_lm.models import llama, qwen3_moe
+from mlx_lm.models import llama, qwen3_5_moe, qwen3_moe, qwen3_next
 from mlx_lm.models.cache import KVCache
 from mlx_lm.utils import load_model, quantize_model
 
@@ -36,6 +36,27 @@ MOE = (
         "moe_intermediate_size": 64, "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": True,
         **SIZES,
     },
+)
+
+DELTA = dict(
+    full_attention_interval=2, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+    linear_value_head_dim=32, linear_conv_kernel_dim=4, num_experts=4, num_experts_per_tok=2,
+    moe_intermediate_size=64, shared_expert_intermediate_size=64, norm_topk_prob=True, decoder_sparse_step=1,
+)
+HYBRID = (
+    qwen3_5_moe,
+    {
+        "model_type": "qwen3_5_moe",
+        "text_config": {
+            "model_type": "qwen3_5_moe_text", "tie_word_embeddings": False, **SIZES, **DELTA,
+            "rope_parameters": {"type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.25},
+        },
+    },
+)
+NEXT = (
+    qwen3_next,
+    {"model_type": "qwen3_next", "tie_word_embeddings": False, "partial_rotary_factor": 0.5, "mlp_only_layers": [],
+     **SIZES, **DELTA},
 )
 
 
@@ -72,6 +93,8 @@ CASES = {
     "nvfp4": (UNTIED, 16, 4, "nvfp4", mx.bfloat16, None),
     "mixed": (UNTIED, 64, 4, "affine", mx.bfloat16, mixed),
     "moe_affine4": (MOE, 64, 4, "affine", mx.bfloat16, None),
+    "hybrid_affine4": (HYBRID, 32, 4, "affine", mx.bfloat16, None),
+    "hybrid_next_mxfp4": (NEXT, 32, 4, "mxfp4", mx.bfloat16, None),
     "moe_nvfp4_modes": (MOE, 16, 4, "nvfp4", mx.bfloat16, modes),
 }
 
@@ -106,7 +129,8 @@ def f32_logits(folder, ids):
     model, _ = load_model(folder)
     widen = lambda x: x.astype(mx.float32) if mx.issubdtype(x.dtype, mx.floating) else x
     model.update(tree_map(widen, model.parameters()))
-    return model(ids, cache=[Kv16() for _ in model.layers])[0]
+    plain = model.make_cache() if hasattr(model, "make_cache") else [KVCache() for _ in model.layers]
+    return model(ids, cache=[Kv16() if isinstance(c, KVCache) else c for c in plain])[0]
 
 
 def write_case(root, name, model, group, bits, mode, dtype, predicate, ids):
@@ -136,5 +160,5 @@ if __name__ == "__main__":
     target.mkdir(parents=True, exist_ok=True)
     ids = np.random.default_rng(7).integers(3, VOCAB, (1, ROWS))
     (target / "input.json").write_text(json.dumps(ids[0].tolist()) + "\n")
-    for name, case in CASES.items():
-        write_case(target, name, *case, mx.array(ids))
+    for name in sys.argv[2:] or CASES:
+        write_case(target, name, *CASES[name], mx.array(ids))

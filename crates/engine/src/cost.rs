@@ -22,6 +22,8 @@ pub struct Cost {
     pub copied: u64,
     /// Keys and values of all cache blocks.
     pub cache: u64,
+    /// Recurrent states.
+    pub states: u64,
     /// What a pass scribbles on, and logits.
     pub scratch: u64,
 }
@@ -29,20 +31,21 @@ pub struct Cost {
 impl Cost {
     /// The cost of a model with room for `shape`.
     pub fn of(spec: &ModelSpec, footprint: &Footprint, shape: ExecutorShape) -> Cost {
-        let ExecutorShape { n_blocks, max_rows, max_want } = shape;
+        let ExecutorShape { n_blocks, n_slots, max_rows, max_want } = shape;
         let row = spec.vocab as u64 * size_of::<f32>() as u64;
         let beside = row.saturating_mul((max_want + ROWS_BESIDE) as u64);
         Cost {
             mapped: footprint.weight_bytes - footprint.copied_bytes,
             copied: footprint.copied_bytes,
             cache: (n_blocks as u64).saturating_mul(spec.kv_bytes_per_block() as u64),
+            states: (n_slots as u64).saturating_mul(spec.state_bytes() as u64),
             scratch: beside.saturating_add(spec.scratch_bytes(max_rows, max_want) as u64),
         }
     }
 
     /// All of it.
     pub fn total(&self) -> u64 {
-        let Cost { mapped, copied, cache, scratch } = *self;
-        [mapped, copied, cache, scratch].into_iter().fold(0, u64::saturating_add)
+        let Cost { mapped, copied, cache, states, scratch } = *self;
+        [mapped, copied, cache, states, scratch].into_iter().fold(0, u64::saturating_add)
     }
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use backend::{Batch, DeviceError};
 
-use crate::cache::{CacheBook, DiskCleared, SeqKey, Spill};
+use crate::cache::{CacheBook, DiskCleared, Room, SeqKey, Spill};
 use crate::line::Line;
 use crate::sampler::Sampler;
 use crate::seq::Seq;
 use crate::tempo::{Tempo, Work};
-use crate::{Bounds, Event, Executor, Failure, Pace, Request, Stats, Totals};
+use crate::{Bounds, Event, Executor, ExecutorShape, Failure, Pace, Request, Stats, Totals};
 
 /// What the engine asks for the time, a few times per step. Any origin will do.
 pub type Clock = Box<dyn Fn() -> Duration + Send>;
@@ -83,12 +83,18 @@ impl Engine {
     pub fn new(executor: Box<dyn Executor>, limits: Limits, clock: Clock) -> Engine {
         let shape = executor.shape();
         let rows = limits.rows.min(shape.max_rows).max(1);
-        let seqs = limits.seqs.min(rows).min(shape.max_want).max(1);
+        let room = room(&*executor);
+        let pairs = match room {
+            Room::Blocks(_) => usize::MAX,
+            Room::WithStates { slots, .. } => slots / 2,
+        };
+        assert!(pairs > 0, "a sequence needs two recurrent states");
+        let seqs = limits.seqs.min(rows).min(shape.max_want).min(pairs).max(1);
         let context = limits.context.min(executor.max_positions());
         let limits = Limits { rows, seqs, context, ..limits };
         Engine {
             bounds: Bounds { vocab: executor.vocab(), context, blocks: shape.n_blocks },
-            book: CacheBook::new(shape.n_blocks),
+            book: CacheBook::new(room),
             spill: None,
             executor,
             limits,
@@ -234,9 +240,18 @@ impl Engine {
 
     /// Starts over with an empty cache in memory. What is on disk stays.
     fn forget_cache(&mut self) {
-        self.book = CacheBook::new(self.bounds.blocks);
+        self.book = CacheBook::new(room(&*self.executor));
         if let Some(spill) = &mut self.spill {
             spill.forget();
         }
+    }
+}
+
+/// What the cache books of an executor are about.
+fn room(executor: &dyn Executor) -> Room {
+    let ExecutorShape { n_blocks: blocks, n_slots: slots, .. } = executor.shape();
+    match executor.state_bytes() {
+        0 => Room::Blocks(blocks),
+        _ => Room::WithStates { blocks, slots },
     }
 }

@@ -16,6 +16,11 @@ pub trait Executor: Send {
     /// that nothing of the pass counts.
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError>;
 
+    /// Bytes of one recurrent state. 0 says that the model has none.
+    fn state_bytes(&self) -> usize {
+        0
+    }
+
     /// Bytes of one cache block, as [`Executor::read_block`] gives them. 0 says that blocks cannot
     /// be copied out, so that nothing is kept on disk, and only whole blocks are shared.
     fn block_bytes(&self) -> usize {
@@ -38,6 +43,8 @@ pub trait Executor: Send {
 pub struct ExecutorShape {
     /// Cache blocks of [`backend::BLOCK`] positions.
     pub n_blocks: usize,
+    /// Recurrent states, if the model has any: two for every sequence that is to run.
+    pub n_slots: usize,
     /// Rows of one pass, at most.
     pub max_rows: usize,
     /// Rows of one pass whose logits are wanted, at most.

@@ -28,7 +28,7 @@ impl<B: Backend> ModelExecutor<B> {
         let (device, spec) = (device.into(), decoder.spec());
         let backend = device.backend();
         ModelExecutor {
-            store: Store::new(spec, shape.n_blocks, backend),
+            store: Store::new(spec, shape.n_blocks, shape.n_slots, backend),
             scratch: Scratch::new(spec, shape.max_rows, shape.max_want, backend),
             staged: backend.staged(shape.max_rows),
             device,
@@ -63,6 +63,10 @@ impl<B: Backend> Executor for ModelExecutor<B> {
         backend.stage(batch, staged);
         decoder.forward(backend, staged, store, scratch);
         backend.read(scratch.logits(), batch.want.len() * decoder.spec().vocab, logits)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.spec().state_bytes()
     }
 
     fn block_bytes(&self) -> usize {

@@ -86,7 +86,12 @@ impl Engine {
         let first_row = batch.n_rows();
         batch.tokens.extend(&seq.tokens[start..start + rows]);
         let blocks = self.book.blocks(*key).to_vec();
-        batch.spans.push(Span::new(first_row..batch.n_rows(), start, blocks));
+        let mut span = Span::new(first_row..batch.n_rows(), start, blocks);
+        if let Some(states) = self.book.states(*key) {
+            span.state_in = (start > 0).then_some(states.now);
+            span.states_out = vec![(rows - 1, states.next)];
+        }
+        batch.spans.push(span);
         self.work.add(start, rows);
         let of_prompt = seq.n_prompt.saturating_sub(start).min(rows);
         self.totals.prompt_rows += of_prompt as u64;

@@ -16,8 +16,11 @@ const BYTES_ALONE: usize = 64 << 20;
 
 impl Engine {
     /// Keeps cached blocks on disk from now on, and finds those that are there. To be called before
-    /// anything else.
+    /// anything else. A model with recurrent states shares nothing, so nothing of it is kept.
     pub fn keep_on_disk(&mut self, options: &DiskOptions) -> Result<(), DiskError> {
+        if !self.book.shares() {
+            return Ok(());
+        }
         let block_bytes = self.executor.block_bytes();
         self.spill = Some(Spill::open(options, self.bounds.blocks, block_bytes)?);
         Ok(())

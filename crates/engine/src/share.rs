@@ -82,6 +82,9 @@ impl Engine {
     /// How many of the next rows of `b` are rows that `a` would take over. Once `a` has begun to
     /// wait, it waits to the end of what they share.
     fn leaves(&self, a: &Running, b: &Running) -> usize {
+        if !self.book.shares() {
+            return 0;
+        }
         let common = match self.executor.block_bytes() {
             0 => common_start(a, b) / BLOCK * BLOCK,
             _ => common_start(a, b),
@@ -94,6 +97,9 @@ impl Engine {
 
     /// Another sequence is computing the next block of the one at `idx` already.
     pub(crate) fn is_in_progress(&self, idx: usize) -> bool {
+        if !self.book.shares() {
+            return false;
+        }
         let own = &self.running[idx];
         let done = self.book.len(own.key);
         let is_ahead = |other: &Running| {

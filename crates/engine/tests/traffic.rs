@@ -17,7 +17,7 @@ use hearth_engine::{Answer, Engine, ExecutorShape, Failure, Limits, ModelExecuto
 use models::Decoder;
 use proptest::prelude::*;
 
-const MODELS: [&str; 4] = ["llama", "gemma3_text", "qwen3_moe", "affine4"];
+const MODELS: [&str; 5] = ["llama", "gemma3_text", "qwen3_moe", "affine4", "qwen3_next"];
 /// Tokens of prompt and answer. Fits into the smallest pool.
 const CONTEXT: usize = 150;
 
@@ -37,7 +37,8 @@ fn engine(name: &str, setup: Setup) -> Engine {
     let spec = models::recipe(&checkpoint.config).unwrap();
     let decoder = Decoder::load(&spec, &checkpoint, &device).unwrap();
     let Setup { n_blocks, rows, seqs, stall_target } = setup;
-    let shape = ExecutorShape { n_blocks, max_rows: rows.max(seqs), max_want: seqs };
+    let shape =
+        ExecutorShape { n_blocks, n_slots: 2 * seqs, max_rows: rows.max(seqs), max_want: seqs };
     let executor = ModelExecutor::new(device, decoder, shape);
     let limits = Limits { rows, seqs, queue: 100, context: CONTEXT, stall_target };
     let now = AtomicU64::new(0);
@@ -123,7 +124,7 @@ fn setups() -> impl Strategy<Value = Setup> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 75, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_answer_is_that_of_the_request_alone(

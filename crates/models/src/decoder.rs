@@ -4,7 +4,7 @@
 //! out.
 
 use backend::ops::Output;
-use backend::{Backend, BlockId, DeviceError};
+use backend::{Backend, BlockId, DeviceError, SlotId};
 use weights::Checkpoint;
 
 use crate::dense::{LinearWeights, NormWeights, NormsWeights};
@@ -52,8 +52,12 @@ pub struct Scratch<B: Backend> {
     pub(crate) y: B::Buf,
     /// Cosine and sine for each distinct rotation.
     pub(crate) angles: Vec<B::Buf>,
+    /// What a mixer projects its input to.
     pub(crate) qkv: B::Buf,
+    /// What it makes of that.
     pub(crate) attended: B::Buf,
+    /// What the heads of attention are gated with.
+    pub(crate) gate: B::Buf,
     /// What a gated feed-forward layer has between its projections.
     pub(crate) inner: B::Buf,
     pub(crate) router: B::Buf,
@@ -82,6 +86,7 @@ impl<B: Backend> Copy for Pass<'_, B> {}
 pub(crate) struct ScratchSizes {
     pub(crate) qkv: usize,
     pub(crate) attended: usize,
+    pub(crate) gate: usize,
     pub(crate) inner: usize,
     pub(crate) router: usize,
     pub(crate) shared: usize,
@@ -102,8 +107,8 @@ impl ScratchSizes {
     /// Numbers that [`Scratch::new`] allocates for each row, without logits.
     pub(crate) fn numbers_per_row(&self, spec: &ModelSpec) -> usize {
         let angles: usize = spec.ropes.iter().map(|rope| 2 * rope.inv_freq.len()).sum();
-        let ScratchSizes { qkv, attended, inner, router, shared, shared_gate } = *self;
-        3 * spec.hidden + angles + qkv + attended + inner + router + shared + shared_gate
+        let ScratchSizes { qkv, attended, gate, inner, router, shared, shared_gate } = *self;
+        3 * spec.hidden + angles + qkv + attended + gate + inner + router + shared + shared_gate
     }
 }
 
@@ -196,10 +201,11 @@ impl<B: Backend> LayerWeights<B> {
 }
 
 impl<B: Backend> Store<B> {
-    /// Caches for `n_blocks` blocks of [`backend::BLOCK`] positions, shared by all sequences.
-    pub fn new(spec: &ModelSpec, n_blocks: usize, b: &B) -> Store<B> {
-        let layers = spec.layers.iter().map(|layer| LayerStore::new(&layer.mixer, n_blocks, b));
-        Store { layers: layers.collect() }
+    /// Caches for `n_blocks` blocks of [`backend::BLOCK`] positions and `n_slots` recurrent states,
+    /// shared by all sequences.
+    pub fn new(spec: &ModelSpec, n_blocks: usize, n_slots: usize, b: &B) -> Store<B> {
+        let store = |layer: &Layer| LayerStore::new(&layer.mixer, n_blocks, n_slots, b);
+        Store { layers: spec.layers.iter().map(store).collect() }
     }
 
     /// Bytes of one block in all layers together, as [`Store::read_block`] gives them.
@@ -229,6 +235,34 @@ impl<B: Backend> Store<B> {
             bytes = rest;
         }
     }
+
+    /// Bytes of one recurrent state in all layers together, as [`Store::read_state`] gives them. 0
+    /// for a model that has none.
+    pub fn state_bytes(&self, b: &B) -> usize {
+        self.layers.iter().map(|layer| layer.state_bytes(b)).sum()
+    }
+
+    /// Copies the states in `slot` into `out`, layer after layer, in the device's own layout.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn read_state(&self, b: &B, slot: SlotId, mut out: &mut [u8]) -> Result<(), DeviceError> {
+        for layer in &self.layers {
+            let (own, rest) = out.split_at_mut(layer.state_bytes(b));
+            layer.read_state(b, slot, own)?;
+            out = rest;
+        }
+        Ok(())
+    }
+
+    /// Makes `slot` hold what [`Store::read_state`] gave, bit for bit, in all layers.
+    pub fn write_state(&mut self, b: &B, slot: SlotId, mut bytes: &[u8]) {
+        for layer in &mut self.layers {
+            let (own, rest) = bytes.split_at(layer.state_bytes(b));
+            layer.write_state(b, slot, own);
+            bytes = rest;
+        }
+    }
 }
 
 impl<B: Backend> Scratch<B> {
@@ -253,6 +287,7 @@ impl<B: Backend> Scratch<B> {
             angles: spec.ropes.iter().map(|rope| rows(2 * rope.inv_freq.len())).collect(),
             qkv: rows(sizes.qkv),
             attended: rows(sizes.attended),
+            gate: rows(sizes.gate),
             inner: rows(sizes.inner),
             router: rows(sizes.router),
             shared: rows(sizes.shared),
@@ -280,7 +315,7 @@ mod tests {
     /// What is allocated is what the plan says.
     #[test]
     fn scratch_is_what_the_plan_says() {
-        for family in ["llama", "qwen2_moe", "gemma2", "phi3"] {
+        for family in ["llama", "qwen2_moe", "gemma2", "phi3", "qwen3_next", "qwen3_5_text"] {
             let config = tiny::config(family).expect("there is a tiny one");
             let spec = crate::recipe(&config).expect("it is sound");
             let allocated = Cell::new(0);

@@ -2,6 +2,7 @@
 
 use backend::ops::{Input, Output, RowNorm};
 use backend::{Backend, NormGain};
+use weights::Matrix;
 
 use crate::Error;
 use crate::loader::Loader;
@@ -19,8 +20,12 @@ impl<B: Backend> LinearWeights<B> {
     pub(crate) fn load(loader: &Loader, b: &B, parts: &[Linear]) -> Result<Self, Error> {
         let matrices =
             parts.iter().map(|part| loader.matrix(part)).collect::<Result<Vec<_>, _>>()?;
-        let bias = loader.biases(parts)?.map(|values| b.vector(&values));
-        Ok(LinearWeights { weight: b.weight(&matrices), bias })
+        Ok(LinearWeights::of(b, &matrices, loader.biases(parts)?))
+    }
+
+    /// One layer whose rows are those of `parts`, with as many biases or none.
+    pub(crate) fn of(b: &B, parts: &[Matrix], bias: Option<Vec<f32>>) -> Self {
+        LinearWeights { weight: b.weight(parts), bias: bias.map(|values| b.vector(&values)) }
     }
 
     pub(crate) fn apply(&self, b: &B, x: Input<'_, B>, out: Output<'_, B>) {

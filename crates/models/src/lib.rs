@@ -24,5 +24,5 @@ mod trunk;
 pub use decoder::{Decoder, Scratch, Store};
 pub use error::Error;
 pub use families::{SUPPORTED, recipe, recipe_for_context};
-pub use plan::Footprint;
+pub use plan::{Cache, Footprint};
 pub use recipe::ModelSpec;

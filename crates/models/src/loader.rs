@@ -5,17 +5,29 @@
 
 use std::collections::BTreeSet;
 
+use backend::NormGain;
 use weights::{Checkpoint, Matrix};
 
 use crate::Error;
+use crate::mixers::gated_delta;
 use crate::modules::{ExpertLinear, Linear, Module, layer_name};
-use crate::recipe::{Bias, Head, Mixer, ModelSpec, Norms};
+use crate::recipe::{AttentionMixer, Bias, Head, Mixer, ModelSpec, Norms};
 
 /// Everything that may belong to a module of a checkpoint.
 const SUFFIXES: &[&str] =
     &["weight", "bias", "scales", "biases", "weight_scale_inv", "weight_scale", "input_scale"];
 /// How many ignored tensors a note names.
 const NAMED: usize = 3;
+
+/// How a checkpoint has one projection of all experts.
+enum Storage {
+    /// Each expert for itself.
+    Apart,
+    /// One on top of the other.
+    Stacked,
+    /// The same, with gate and up of each together.
+    Joined,
+}
 
 /// A checkpoint seen through a spec.
 pub(crate) struct Loader<'a> {
@@ -29,6 +41,7 @@ impl<'a> Loader<'a> {
     pub(crate) fn new(spec: &ModelSpec, checkpoint: &'a Checkpoint) -> Result<Loader<'a>, Error> {
         let mut loader = Loader { spec: spec.clone(), checkpoint, notes: Vec::new() };
         loader.settle_head()?;
+        loader.settle_gains();
         loader.refuse_unused_terms()?;
         loader.note_ignored_tensors();
         Ok(loader)
@@ -64,6 +77,29 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// MLX adds the one to the gains of models with gated delta layers when it converts them, which
+    /// shows in nothing but the order of the convolution's axes. The numbers themselves are in the
+    /// same order either way.
+    fn settle_gains(&mut self) {
+        let is_delta = |mixer: &Mixer| matches!(mixer, Mixer::GatedDelta(_));
+        let Some(i) = self.spec.layers.iter().position(|layer| is_delta(&layer.mixer)) else {
+            return;
+        };
+        let stored = self.checkpoint.tensor(&gated_delta::conv_name(&layer_name(i)));
+        if stored.is_none_or(|conv| !matches!(conv.shape[..], [_, taps, 1] if taps > 1)) {
+            return;
+        }
+        self.spec.final_norm.gain = NormGain::Stored;
+        for layer in &mut self.spec.layers {
+            let norms = [&mut layer.mixer_norms, &mut layer.ffn_norms].into_iter();
+            norms.flat_map(Norms::all_mut).for_each(|norm| norm.gain = NormGain::Stored);
+            if let Mixer::Attention(AttentionMixer { head_norm: Some(norm), .. }) = &mut layer.mixer
+            {
+                norm.gain = NormGain::Stored;
+            }
+        }
+    }
+
     /// A bias or a norm that lies there unused means that the config is not that of these weights.
     fn refuse_unused_terms(&self) -> Result<(), Error> {
         let mut unused = Vec::new();
@@ -74,8 +110,7 @@ impl<'a> Loader<'a> {
         }
         for (i, layer) in self.spec.layers.iter().enumerate() {
             let layer_name = layer_name(i);
-            let Mixer::Attention(attention) = &layer.mixer;
-            if attention.head_norm.is_none() {
+            if let Mixer::Attention(AttentionMixer { head_norm: None, .. }) = &layer.mixer {
                 unused.push(format!("{layer_name}.self_attn.q_norm.weight"));
             }
             if matches!(layer.ffn_norms, Norms::Pre(_)) {
@@ -93,7 +128,8 @@ impl<'a> Loader<'a> {
         for module in self.spec.modules() {
             for name in self.stored_names(&module) {
                 let parts = SUFFIXES.iter().map(|suffix| format!("{name}.{suffix}"));
-                let stored = parts.filter_map(|part| self.checkpoint.tensor(&part));
+                let stored =
+                    parts.chain([name.clone()]).filter_map(|part| self.checkpoint.tensor(&part));
                 used.extend(stored.map(|tensor| tensor.name.as_str()));
             }
         }
@@ -110,18 +146,29 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The names, without suffix, that a module's tensors have in this checkpoint.
+    /// The names that a module's tensors have in this checkpoint, those with a suffix without it.
     fn stored_names(&self, module: &Module) -> Vec<String> {
         match module {
             Module::Linear(linear) | Module::Embedding(linear) => vec![linear.name.clone()],
             Module::Gain { name, .. } => vec![name.clone()],
-            Module::Experts(e) if self.is_stacked(e) => vec![e.stacked()],
-            Module::Experts(e) => (0..e.n).map(|expert| e.single(expert)).collect(),
+            Module::Vector { name, .. } => vec![name.clone()],
+            Module::Experts(e) => match self.storage(e) {
+                Storage::Stacked => vec![e.stacked()],
+                Storage::Joined => vec![e.joined()],
+                Storage::Apart => (0..e.n).map(|expert| e.single(expert)).collect(),
+            },
         }
     }
 
-    fn is_stacked(&self, experts: &ExpertLinear) -> bool {
-        self.checkpoint.contains(&format!("{}.weight", experts.stacked()))
+    fn storage(&self, experts: &ExpertLinear) -> Storage {
+        let is_there = |name: String| self.checkpoint.contains(&format!("{name}.weight"));
+        if is_there(experts.stacked()) {
+            Storage::Stacked
+        } else if is_there(experts.joined()) {
+            Storage::Joined
+        } else {
+            Storage::Apart
+        }
     }
 
     /// The matrix of a linear layer.
@@ -150,15 +197,30 @@ impl<'a> Loader<'a> {
         Ok(self.checkpoint.vector(&format!("{name}.weight"), len)?)
     }
 
+    /// The `len` numbers of a tensor, in the order they are stored.
+    pub(crate) fn numbers(&self, name: &str, len: usize) -> Result<Vec<f32>, Error> {
+        Ok(self.checkpoint.vector(name, len)?)
+    }
+
     /// One matrix per expert. Shares the bytes of a stack.
     pub(crate) fn experts(&self, experts: &ExpertLinear) -> Result<Vec<Matrix>, Error> {
         let ExpertLinear { n, rows, cols, .. } = *experts;
-        if self.is_stacked(experts) {
-            let stack = self.checkpoint.experts(&experts.stacked(), n, rows, cols)?;
-            return Ok((0..n).map(|e| stack.rows_range(e * rows..(e + 1) * rows)).collect());
+        // Every so many rows of a stack, those of this projection begin `first` rows further on.
+        let cut = |name: String, step: usize, first: usize| -> Result<Vec<Matrix>, Error> {
+            let stack = self.checkpoint.experts(&name, n, step, cols)?;
+            let start = |e: usize| e * step + first;
+            Ok((0..n).map(|e| stack.rows_range(start(e)..start(e) + rows)).collect())
+        };
+        match (self.storage(experts), experts.projection) {
+            (Storage::Stacked, _) => cut(experts.stacked(), rows, 0),
+            (Storage::Joined, "gate_proj") => cut(experts.joined(), 2 * rows, 0),
+            (Storage::Joined, "up_proj") => cut(experts.joined(), 2 * rows, rows),
+            (Storage::Joined, _) => cut(experts.joined(), rows, 0),
+            (Storage::Apart, _) => {
+                let single = |e| Ok(self.checkpoint.matrix(&experts.single(e), rows, cols)?);
+                (0..n).map(single).collect()
+            }
         }
-        let single = |e| Ok(self.checkpoint.matrix(&experts.single(e), rows, cols)?);
-        (0..n).map(single).collect()
     }
 
     /// Bytes of one module that do not stay where the checkpoint has them.
@@ -169,7 +231,7 @@ impl<'a> Loader<'a> {
                 biases.map_or(0, |biases| 4 * biases.len() as u64)
             }
             Module::Experts(_) => 0,
-            Module::Gain { .. } => self.n_bytes(module)?,
+            Module::Gain { .. } | Module::Vector { .. } => self.n_bytes(module)?,
         })
     }
 
@@ -183,7 +245,10 @@ impl<'a> Loader<'a> {
             Module::Experts(experts) => {
                 self.experts(experts)?.iter().map(|matrix| matrix.n_bytes() as u64).sum()
             }
-            Module::Gain { name, len } => 4 * self.gain(name, *len)?.len() as u64,
+            Module::Gain { name, len, .. } => 4 * self.gain(name, *len)?.len() as u64,
+            Module::Vector { name, shape } => {
+                4 * self.numbers(name, shape.iter().product())?.len() as u64
+            }
         })
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! Names are canonical; the checkpoint knows under which prefixes files hide them.
 
+use backend::NormGain;
+
 use crate::recipe::{Bias, Head, Layer, ModelSpec, Norm, Norms};
 use crate::{ffn, mixers};
 
@@ -21,6 +23,15 @@ pub enum Module {
         name: String,
         /// How many numbers.
         len: usize,
+        /// What they mean.
+        kind: NormGain,
+    },
+    /// Any other numbers.
+    Vector {
+        /// The whole name.
+        name: String,
+        /// Sizes, as transformers stores it.
+        shape: Vec<usize>,
     },
 }
 
@@ -72,6 +83,16 @@ impl ExpertLinear {
         format!("{}.switch_mlp.{}", self.parent, self.projection)
     }
 
+    /// Name of the stack in which each expert has gate and up together, or of that of all experts
+    /// where there is nothing to join.
+    pub fn joined(&self) -> String {
+        let projection = match self.projection {
+            "gate_proj" | "up_proj" => "gate_up_proj",
+            other => other,
+        };
+        format!("{}.experts.{projection}", self.parent)
+    }
+
     /// Name of one expert.
     pub fn single(&self, expert: usize) -> String {
         format!("{}.experts.{expert}.{}", self.parent, self.projection)
@@ -85,6 +106,7 @@ impl Module {
             Module::Linear(linear) | Module::Embedding(linear) => linear.n_params(),
             Module::Experts(e) => product(&[e.n, e.rows, e.cols]),
             Module::Gain { len, .. } => *len as u64,
+            Module::Vector { shape, .. } => product(shape),
         }
     }
 
@@ -95,6 +117,7 @@ impl Module {
             Module::Experts(e) => product(&[e.top_k, e.rows, e.cols]),
             Module::Embedding(linear) => linear.cols as u64,
             Module::Gain { len, .. } => *len as u64,
+            Module::Vector { shape, .. } => product(shape),
         }
     }
 }
@@ -110,7 +133,8 @@ impl ModelSpec {
         for (i, layer) in self.layers.iter().enumerate() {
             list.extend(self.layer_modules(i, layer));
         }
-        list.push(Module::Gain { name: self.final_norm_name(), len: self.hidden });
+        let kind = self.final_norm.gain;
+        list.push(Module::Gain { name: self.final_norm_name(), len: self.hidden, kind });
         if self.head != Head::Tied {
             list.push(Module::Linear(self.lm_head()));
         }
@@ -123,6 +147,7 @@ impl ModelSpec {
         let gain = |norm: &Norm| Module::Gain {
             name: format!("{parent}.{}", norm.name),
             len: self.hidden,
+            kind: norm.gain,
         };
         let mut list: Vec<Module> = norms.map(gain).collect();
         list.extend(mixers::modules(&layer.mixer, &parent, self.hidden));
@@ -149,6 +174,14 @@ pub(crate) fn layer_name(i: usize) -> String {
 }
 
 impl Norms {
+    /// The norms, to change.
+    pub(crate) fn all_mut(&mut self) -> Vec<&mut Norm> {
+        match self {
+            Norms::Pre(norm) => vec![norm],
+            Norms::Sandwich { before, after } => vec![before, after],
+        }
+    }
+
     /// The norms, in the order they are applied.
     pub fn all(&self) -> Vec<&Norm> {
         match self {

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::decoder::ScratchSizes;
 use crate::loader::Loader;
 use crate::modules::Module;
-use crate::recipe::{Head, Mixer, ModelSpec};
+use crate::recipe::{AttentionMixer, Head, Layer, Mixer, ModelSpec};
 
 /// Bytes of one cached number: keys and values are stored in f16.
 const KV_BYTES: usize = 2;
@@ -33,7 +33,21 @@ impl ModelSpec {
 
     /// Bytes that one more position takes in the caches of all layers together.
     pub fn kv_bytes_per_token(&self) -> usize {
-        self.layers.iter().map(|layer| layer.mixer.kv_bytes_per_token()).sum()
+        let per_token = |layer: &Layer| match layer.mixer.cache() {
+            Cache::Pages { bytes_per_token, .. } => bytes_per_token,
+            Cache::State { .. } => 0,
+        };
+        self.layers.iter().map(per_token).sum()
+    }
+
+    /// Bytes of one recurrent state in all layers together, however long the sequence is. 0: this
+    /// model has none.
+    pub fn state_bytes(&self) -> usize {
+        let of_layer = |layer: &Layer| match layer.mixer.cache() {
+            Cache::Pages { .. } => 0,
+            Cache::State { bytes } => bytes,
+        };
+        self.layers.iter().map(of_layer).fold(0, usize::saturating_add)
     }
 
     /// Bytes of one KV block in all layers together.
@@ -51,20 +65,46 @@ impl ModelSpec {
     /// Bytes of keys and values that decoding one token at the end of `context` positions reads:
     /// layers with a window read no more than it.
     pub fn kv_bytes_read(&self, context: usize) -> usize {
-        let read = |mixer: &Mixer| {
-            let Mixer::Attention(attention) = mixer;
-            let seen = attention.shape.window.map_or(context, |window| window.min(context));
-            seen.saturating_mul(mixer.kv_bytes_per_token())
+        let read = |layer: &Layer| match layer.mixer.cache() {
+            Cache::Pages { bytes_per_token, window } => {
+                let seen = window.map_or(context, |window| window.min(context));
+                seen.saturating_mul(bytes_per_token)
+            }
+            Cache::State { .. } => 0,
         };
-        self.layers.iter().map(|layer| read(&layer.mixer)).fold(0, usize::saturating_add)
+        self.layers.iter().map(read).fold(0, usize::saturating_add)
     }
 }
 
+/// What a layer remembers of a sequence, and what it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Keys and values of every position.
+    Pages {
+        /// Bytes that one more position takes.
+        bytes_per_token: usize,
+        /// Positions that are read, if not all.
+        window: Option<usize>,
+    },
+    /// One state, however many positions there were.
+    State {
+        /// Bytes of it.
+        bytes: usize,
+    },
+}
+
 impl Mixer {
-    /// Bytes that one more position takes in the cache of this layer.
-    pub fn kv_bytes_per_token(&self) -> usize {
-        let Mixer::Attention(attention) = self;
-        2 * attention.shape.kv_cols() * KV_BYTES
+    /// What this layer remembers.
+    pub fn cache(&self) -> Cache {
+        match self {
+            Mixer::Attention(AttentionMixer { shape, .. }) => Cache::Pages {
+                bytes_per_token: 2 * shape.kv_cols() * KV_BYTES,
+                window: shape.window,
+            },
+            Mixer::GatedDelta(shape) => {
+                Cache::State { bytes: shape.state_len().saturating_mul(size_of::<f32>()) }
+            }
+        }
     }
 }
 
@@ -94,7 +134,7 @@ impl Footprint {
             sum.weight_bytes += bytes;
             sum.copied_bytes += loader.n_copied_bytes(&module)?;
             sum.bytes_per_token += match &module {
-                Module::Linear(_) | Module::Gain { .. } => bytes,
+                Module::Linear(_) | Module::Gain { .. } | Module::Vector { .. } => bytes,
                 Module::Experts(e) => bytes / e.n as u64 * e.top_k as u64,
                 Module::Embedding(linear) if loader.spec().head == Head::Tied => {
                     bytes + bytes / linear.rows as u64

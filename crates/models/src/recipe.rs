@@ -3,7 +3,7 @@
 //! No weights, no device, no loops over tokens. A difference between families is a new variant here
 //! with its own file under `mixers/` or `ffn/`, never a flag in a shared struct.
 
-use backend::{Activation, Attention, Experts, NormGain, Rope};
+use backend::{Activation, Attention, Experts, GatedDelta, NormGain, Rope};
 
 /// Everything there is to know about a model before a single weight is read.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +73,9 @@ pub enum Norms {
 pub enum Mixer {
     /// Softmax attention over a KV cache.
     Attention(AttentionMixer),
+    /// A gated delta rule, which carries a state from position to position. A checkpoint stores the
+    /// projections apart where the layout is by kind, and fused where it is by head.
+    GatedDelta(GatedDelta),
 }
 
 /// Softmax attention with its projections.
@@ -90,6 +93,18 @@ pub struct AttentionMixer {
     pub head_norm: Option<HeadNorm>,
     /// Index into [`ModelSpec::ropes`]; `None` leaves q and k as they are.
     pub rope: Option<usize>,
+    /// What is done to the heads before they are projected back.
+    pub gate: OutGate,
+}
+
+/// What attention does to its heads before they are projected back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutGate {
+    /// Nothing.
+    Absent,
+    /// Each number is multiplied with the sigmoid of one that `q_proj` has for it: the rows of each
+    /// head's query are followed by as many for its gate.
+    WithQuery,
 }
 
 /// How a checkpoint stores the projections to q, k and v. They are one matrix once loaded.

@@ -37,6 +37,12 @@ pub fn config(model_type: &str) -> Option<Value> {
             "tie_word_embeddings": true, "sliding_window": 40, "query_pre_attn_scalar": 16,
             "sliding_window_pattern": 3,
         }),
+        "qwen3_next" | "qwen3_5_text" | "qwen3_5_moe_text" => json!({
+            "full_attention_interval": 3, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+            "linear_key_head_dim": 16, "linear_value_head_dim": 24, "linear_conv_kernel_dim": 4,
+            "moe_intermediate_size": 32, "num_experts": 6, "num_experts_per_tok": 2,
+            "shared_expert_intermediate_size": 64,
+        }),
         _ => return None,
     };
     config.as_object_mut()?.extend(more.as_object()?.clone());
@@ -67,13 +73,17 @@ pub fn tensors(spec: &ModelSpec, seed: u64) -> Vec<Tensor> {
             Module::Experts(e) => list.extend((0..e.n).map(|expert| {
                 matrix(&Linear::new(e.single(expert), e.rows, e.cols), gain_of(e.cols), seed)
             })),
-            Module::Gain { name, len } => {
-                let center = match spec.final_norm.gain {
+            Module::Gain { name, len, kind } => {
+                let center = match kind {
                     backend::NormGain::Stored => 1.0,
                     backend::NormGain::OnePlus => 0.0,
                 };
                 let name = format!("{name}.weight");
                 list.push(tensor(name, &[*len], Noise { center, spread: 0.5 }, seed));
+            }
+            Module::Vector { name, shape } => {
+                let noise = Noise { center: 0.0, spread: 0.9 };
+                list.push(tensor(name.clone(), shape, noise, seed));
             }
         }
     }

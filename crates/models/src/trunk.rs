@@ -7,7 +7,7 @@ use backend::{Activation, Attention, NormGain, Rope};
 
 use crate::config::{Config, wrong};
 use crate::recipe::{
-    AttentionMixer, Bias, Ffn, GateUp, GatedFfn, Head, Layer, Mixer, Norm, Norms, Qkv,
+    AttentionMixer, Bias, Ffn, GateUp, GatedFfn, Head, Layer, Mixer, Norm, Norms, OutGate, Qkv,
 };
 use crate::rope::RopeShape;
 use crate::{Error, ModelSpec};
@@ -82,7 +82,7 @@ impl Trunk {
         }
     }
 
-    /// Attention with split, bias-free projections, the first rotation and no head norm.
+    /// Attention with split, bias-free projections, the first rotation, no head norm and no gate.
     pub(crate) fn attention(&self, window: Option<usize>) -> AttentionMixer {
         AttentionMixer {
             shape: self.shape(window),
@@ -91,6 +91,7 @@ impl Trunk {
             out_bias: Bias::Absent,
             head_norm: None,
             rope: Some(0),
+            gate: OutGate::Absent,
         }
     }
 

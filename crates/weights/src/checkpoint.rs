@@ -90,6 +90,11 @@ impl Checkpoint {
         let mut aliases = HashMap::new();
         for name in tensors.keys() {
             aliases.entry(canonical(name).to_owned()).or_insert_with(|| name.clone());
+            // Transformers stores stacked experts as parameters of their own.
+            if name.ends_with("_proj") {
+                let module = format!("{}.weight", canonical(name));
+                aliases.entry(module).or_insert_with(|| name.clone());
+            }
         }
         let quantization = Quantization::of(&parts.config);
         let mut warnings = parts.warnings;

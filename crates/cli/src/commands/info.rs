@@ -74,6 +74,8 @@ struct Memory {
     kv_per_1000_tokens: u64,
     kv_for_context: u64,
     kv: u64,
+    /// Recurrent states of all sequences, in models that have them.
+    states: u64,
     scratch: u64,
     text: u64,
     total: u64,
@@ -135,6 +137,7 @@ impl Memory {
             kv_per_1000_tokens: 1000 * per_token,
             kv_for_context: plan.context as u64 * per_token,
             kv: plan.cost.cache,
+            states: plan.cost.states,
             scratch: plan.cost.scratch,
             text: plan.text_bytes,
             total: plan.total(),
@@ -148,7 +151,7 @@ impl Memory {
     /// Labels and texts for people. What does not fit is refused before this.
     fn lines(&self, context: usize, cache_tokens: usize) -> Vec<(&'static str, String)> {
         let contexts = cache_tokens as f64 / context.max(1) as f64;
-        vec![
+        let mut lines = vec![
             (
                 "cache",
                 format!(
@@ -172,7 +175,7 @@ impl Memory {
                     human_bytes(self.total),
                     human_bytes(self.weights_mapped),
                     human_bytes(self.weights_copied),
-                    human_bytes(self.kv),
+                    human_bytes(self.kv + self.states),
                     human_bytes(self.scratch),
                     human_bytes(self.text),
                 ),
@@ -187,7 +190,12 @@ impl Memory {
                     human_bytes(self.machine_available),
                 ),
             ),
-        ]
+        ];
+        if self.states > 0 {
+            let states = human_bytes(self.states);
+            lines.insert(2, ("", format!("{states} of recurrent states, whatever the context")));
+        }
+        lines
     }
 }
 
@@ -239,8 +247,10 @@ fn packings(spec: &ModelSpec, checkpoint: &Checkpoint) -> BTreeMap<String, usize
             Module::Linear(l) | Module::Embedding(l) => checkpoint.matrix(&l.name, l.rows, l.cols),
             Module::Experts(e) => checkpoint
                 .experts(&e.stacked(), e.n, e.rows, e.cols)
+                .or_else(|_| checkpoint.experts(&e.joined(), e.n, e.rows, e.cols))
+                .or_else(|_| checkpoint.experts(&e.joined(), e.n, 2 * e.rows, e.cols))
                 .or_else(|_| checkpoint.matrix(&e.single(0), e.rows, e.cols)),
-            Module::Gain { .. } => continue,
+            Module::Gain { .. } | Module::Vector { .. } => continue,
         };
         // A head that the config leaves open need not be there; nothing else is missing here.
         if let Ok(matrix) = matrix {

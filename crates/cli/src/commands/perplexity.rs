@@ -131,16 +131,21 @@ struct Model {
 impl Model {
     fn new(opened: &Opened, load: &LoadArgs, window: usize) -> Result<Model> {
         let n_blocks = window.div_ceil(BLOCK);
-        let shape = ExecutorShape { n_blocks, max_rows: ROWS, max_want: ROWS };
+        let shape = ExecutorShape { n_blocks, n_slots: 2, max_rows: ROWS, max_want: ROWS };
         Ok(Model { executor: opened.executor(&load.device(), shape)?, logits: Vec::new() })
     }
 
     /// Logits after each of `tokens`, which stand at position `start` of the window.
     fn run(&mut self, tokens: &[TokenId], start: usize) -> Result<&[f32]> {
         let n_blocks = (start + tokens.len()).div_ceil(BLOCK) as u32;
+        let mut span = Span::new(0..tokens.len(), start, (0..n_blocks).collect());
+        // From one slot to the other and back, if the model has states.
+        let chunk = (start / ROWS) as u32;
+        span.state_in = (start > 0).then_some(chunk % 2);
+        span.states_out = vec![(tokens.len() - 1, (chunk + 1) % 2)];
         let batch = Batch {
             tokens: tokens.to_vec(),
-            spans: vec![Span::new(0..tokens.len(), start, (0..n_blocks).collect())],
+            spans: vec![span],
             want: (0..tokens.len() as u32).collect(),
         };
         self.executor.step(&batch, &mut self.logits)?;

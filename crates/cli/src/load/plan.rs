@@ -92,6 +92,7 @@ impl Plan {
         let asked = args.context.unwrap_or(spec.max_positions);
         let shape = |n_blocks| ExecutorShape {
             n_blocks,
+            n_slots: 2 * crowd.seqs,
             max_rows: MAX_ROWS.max(crowd.seqs),
             max_want: crowd.seqs,
         };
@@ -144,12 +145,12 @@ fn no_room(fixed: &Cost, text_bytes: u64, cache: u64, budget: Budget) -> DoesNot
     let needed = fixed.total() + text_bytes + cache + budget.baseline;
     DoesNotFit(format!(
         "the model does not fit: {} of weights, {} to compute in, {} of text tables, at least {} of \
-         keys and values and {} for the process are {}, and the memory limit is {}: raise \
+         keys, values and recurrent states and {} for the process are {}, and the memory limit is {}: raise \
          --memory-limit, lower --kv-memory or --max-seqs, or take a smaller model",
         human_bytes(weights),
         human_bytes(fixed.scratch),
         human_bytes(text_bytes),
-        human_bytes(cache),
+        human_bytes(cache + fixed.states),
         human_bytes(budget.baseline),
         human_bytes(needed),
         human_bytes(budget.limit),

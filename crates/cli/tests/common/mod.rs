@@ -42,7 +42,11 @@ impl Home {
 
 /// A tiny model whose answers mean nothing, in several shards.
 pub(crate) fn write_model(folder: &Path) {
-    let config = models::tiny::config("llama").unwrap();
+    write_model_of(models::tiny::config("llama").unwrap(), folder);
+}
+
+/// The same with another config.
+pub(crate) fn write_model_of(config: serde_json::Value, folder: &Path) {
     let mut checkpoint = models::tiny::checkpoint(config, 7).unwrap();
     checkpoint.text.tokenizer = Some(weights::TokenizerFile::Json(TOKENIZER.into()));
     let options = ConvertOptions {

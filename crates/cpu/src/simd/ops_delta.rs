@@ -73,14 +73,11 @@ pub(super) fn delta(state: &mut [StateRow], step: DeltaStep<'_>, out: &mut State
     let (pairs, rest) = state.as_chunks_mut::<2>();
     let (q_pairs, q_rest) = q.as_chunks::<2>();
     for (rows, (k, q)) in pairs.iter_mut().zip(k_pairs.iter().zip(q_pairs)) {
-        write(&mut rows[0], &change, decay, k[0]);
-        add_weighted(&mut read[0], &rows[0], q[0]);
-        write(&mut rows[1], &change, decay, k[1]);
-        add_weighted(&mut read[1], &rows[1], q[1]);
+        write(&mut rows[0], &mut read[0], &change, [decay, k[0], q[0]]);
+        write(&mut rows[1], &mut read[1], &change, [decay, k[1], q[1]]);
     }
     for (row, (k, q)) in rest.iter_mut().zip(k_rest.iter().zip(q_rest)) {
-        write(row, &change, decay, *k);
-        add_weighted(&mut read[0], row, *q);
+        write(row, &mut read[0], &change, [decay, *k, *q]);
     }
     for (out, (a, b)) in out.iter_mut().zip(read[0].iter().zip(&read[1])) {
         *out = a + b;
@@ -95,8 +92,10 @@ fn add_weighted(sum: &mut StateRow, row: &StateRow, by: f32) {
 }
 
 #[inline(always)]
-fn write(row: &mut StateRow, change: &StateRow, decay: f32, k: f32) {
-    for (x, change) in row.iter_mut().zip(change) {
-        *x = k.mul_add(*change, decay * *x);
+fn write(row: &mut StateRow, read: &mut StateRow, change: &StateRow, [decay, k, q]: [f32; 3]) {
+    for ((x, read), change) in row.iter_mut().zip(read).zip(change) {
+        let fresh = k.mul_add(*change, decay * *x);
+        *x = fresh;
+        *read = q.mul_add(fresh, *read);
     }
 }

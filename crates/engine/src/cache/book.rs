@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use backend::{BLOCK, BlockId, TokenId};
 
+use super::slots::{Pair, Slots};
 use super::{Charge, pool::Pool, prefix::PrefixIndex, spill::Change};
 use crate::{Blocks, Miss};
 
@@ -19,6 +20,20 @@ const PINNED_SHARE: usize = 4;
 /// Names an open sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SeqKey(u64);
+
+/// What the books are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// So many blocks, which sequences share as far as they are equal.
+    Blocks(usize),
+    /// So many blocks and recurrent states, none of them shared.
+    WithStates {
+        /// Blocks.
+        blocks: usize,
+        /// States.
+        slots: usize,
+    },
+}
 
 /// A beginning of a block that was taken over: the first tokens of `from` go on in `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +52,8 @@ pub(crate) struct Fork {
 pub(crate) struct CacheBook {
     pool: Pool,
     index: PrefixIndex,
+    /// Of a model that has states. Nothing is shared then, and the index stays empty.
+    slots: Option<Slots>,
     seqs: BTreeMap<SeqKey, Seq>,
     next_key: u64,
     now: u64,
@@ -50,6 +67,7 @@ struct Seq {
     /// So many of its first blocks are pinned once they are full.
     n_pin: usize,
     charge: Charge,
+    states: Option<Pair>,
 }
 
 impl Seq {
@@ -62,8 +80,13 @@ impl Seq {
 }
 
 impl CacheBook {
-    pub(crate) fn new(n_blocks: usize) -> CacheBook {
+    pub(crate) fn new(room: Room) -> CacheBook {
+        let (n_blocks, slots) = match room {
+            Room::Blocks(blocks) => (blocks, None),
+            Room::WithStates { blocks, slots } => (blocks, Some(Slots::new(slots))),
+        };
         CacheBook {
+            slots,
             pool: Pool::new(n_blocks),
             index: PrefixIndex::new(n_blocks, n_blocks / PINNED_SHARE),
             seqs: BTreeMap::new(),
@@ -84,7 +107,11 @@ impl CacheBook {
         let key = SeqKey(self.next_key);
         self.next_key += 1;
         let n_pin = pin.min(tokens.len()) / BLOCK;
-        self.seqs.insert(key, Seq { len: 0, blocks: Vec::new(), n_pin, charge });
+        let states = match &mut self.slots {
+            Some(slots) => Some(slots.take().ok_or(Full)?),
+            None => None,
+        };
+        self.seqs.insert(key, Seq { len: 0, blocks: Vec::new(), n_pin, charge, states });
         self.adopt(key, tokens);
         let expected: usize = self.seqs.values().map(Seq::expected_to_need).sum();
         if expected <= self.n_available() {
@@ -98,6 +125,9 @@ impl CacheBook {
     /// token to compute. A block that it has begun itself is given up for a full one. Returns how
     /// many tokens it gained.
     pub(crate) fn adopt(&mut self, key: SeqKey, tokens: &[TokenId]) -> usize {
+        if !self.shares() {
+            return 0;
+        }
         let Some(mut seq) = self.seqs.remove(&key) else { return 0 };
         let before = seq.len;
         let n_full = before / BLOCK;
@@ -126,6 +156,9 @@ impl CacheBook {
     /// **Whoever calls has to copy the whole block before anything else happens.** A block that it
     /// has begun itself is given up. `None` if there is nothing to gain, or no room.
     pub(crate) fn fork(&mut self, key: SeqKey, tokens: &[TokenId]) -> Option<Fork> {
+        if !self.shares() {
+            return None;
+        }
         let seq = self.seqs.get(&key)?;
         let n_full = seq.len / BLOCK;
         // Never a whole block: those are shared.
@@ -205,6 +238,23 @@ impl CacheBook {
         let Some(mut seq) = self.seqs.remove(&key) else { return };
         let first = seq.len / BLOCK;
         seq.len += rows;
+        if let Some(states) = seq.states.as_mut().filter(|_| rows > 0) {
+            states.advance();
+        }
+        if self.shares() {
+            self.publish_full(&mut seq, first, tokens);
+        }
+        for block in seq.blocks.drain(seq.len.div_ceil(BLOCK)..) {
+            self.release(block);
+        }
+        if self.shares() {
+            self.publish_last(&seq, tokens);
+        }
+        self.seqs.insert(key, seq);
+    }
+
+    /// Enters every block from `first` on that is full.
+    fn publish_full(&mut self, seq: &mut Seq, first: usize, tokens: &[TokenId]) {
         let full = tokens[..seq.len].as_chunks::<BLOCK>().0;
         for (idx, tokens) in full.iter().enumerate().skip(first) {
             let parent = idx.checked_sub(1).map(|idx| seq.blocks[idx]);
@@ -221,11 +271,6 @@ impl CacheBook {
                 self.index.pin(seq.blocks[idx]);
             }
         }
-        for block in seq.blocks.drain(seq.len.div_ceil(BLOCK)..) {
-            self.release(block);
-        }
-        self.publish_last(&seq, tokens);
-        self.seqs.insert(key, seq);
     }
 
     /// Enters the last block, if it is not full, under the tokens it has so far. If another block
@@ -244,8 +289,12 @@ impl CacheBook {
     /// Ends a sequence. Its blocks stay cached.
     pub(crate) fn close(&mut self, key: SeqKey) {
         self.now += 1;
-        for block in self.seqs.remove(&key).into_iter().flat_map(|seq| seq.blocks) {
+        let Some(seq) = self.seqs.remove(&key) else { return };
+        for block in seq.blocks {
             self.release(block);
+        }
+        if let (Some(slots), Some(pair)) = (&mut self.slots, seq.states) {
+            slots.put_back(pair);
         }
     }
 
@@ -257,6 +306,16 @@ impl CacheBook {
     /// The block table of a sequence, reserved blocks included.
     pub(crate) fn blocks(&self, key: SeqKey) -> &[BlockId] {
         self.seqs.get(&key).map_or(&[], |seq| &seq.blocks)
+    }
+
+    /// Sequences that begin alike share what they have in common.
+    pub(crate) fn shares(&self) -> bool {
+        self.slots.is_none()
+    }
+
+    /// The recurrent states of a sequence, if the model has any.
+    pub(crate) fn states(&self, key: SeqKey) -> Option<Pair> {
+        self.seqs.get(&key).and_then(|seq| seq.states)
     }
 
     /// Where the blocks are.
@@ -294,6 +353,10 @@ impl CacheBook {
                     "block {block}: free {is_free}, held {held}, cached {cached}"
                 ));
             }
+        }
+        let states = self.seqs.values().filter_map(|seq| seq.states);
+        if let Some(faults) = self.slots.as_ref().and_then(|slots| slots.faults(states)) {
+            return Some(faults);
         }
         self.index.faults(&holders)
     }

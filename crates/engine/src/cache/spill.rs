@@ -260,7 +260,7 @@ mod tests {
         }
 
         fn shape(&self) -> ExecutorShape {
-            ExecutorShape { n_blocks: N_BLOCKS, max_rows: 1, max_want: 1 }
+            ExecutorShape { n_blocks: N_BLOCKS, n_slots: 0, max_rows: 1, max_want: 1 }
         }
 
         fn step(&mut self, _: &Batch, _: &mut Vec<f32>) -> Result<(), DeviceError> {

@@ -46,7 +46,7 @@ impl Toy {
     pub fn new(n_blocks: usize) -> Toy {
         let never = (TokenId::MAX, usize::MAX);
         Toy {
-            shape: ExecutorShape { n_blocks, max_rows: 512, max_want: 64 },
+            shape: ExecutorShape { n_blocks, n_slots: 0, max_rows: 512, max_want: 64 },
             max_positions: 1 << 20,
             padding: 0,
             cells: vec![never; n_blocks * BLOCK],

@@ -43,7 +43,10 @@ families! {
     qwen2: "qwen2";
     qwen2_moe: "qwen2_moe";
     qwen3: "qwen3";
+    qwen3_5: "qwen3_5", "qwen3_5_text";
+    qwen3_5_moe: "qwen3_5_moe", "qwen3_5_moe_text";
     qwen3_moe: "qwen3_moe";
+    qwen3_next: "qwen3_next";
 }
 
 /// The recipe of a Hugging Face `config.json`, for contexts of up to `max_positions`.

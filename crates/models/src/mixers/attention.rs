@@ -1,15 +1,16 @@
-//! Softmax attention: one projection to `[q | k | v]`, head norms, rotation, attention, one
-//! projection back.
+//! Softmax attention: one projection to `[q | k | v]`, head norms, rotation, attention, a gate in some
+//! families, one projection back.
 
 use backend::ops::{HeadNorm, Output};
 use backend::{Attention, Backend};
+use weights::Matrix;
 
 use crate::Error;
 use crate::decoder::{Pass, Scratch, ScratchSizes};
 use crate::dense::{LinearWeights, NormWeights, NormsWeights};
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
-use crate::recipe::{AttentionMixer, Norm, Qkv};
+use crate::recipe::{AttentionMixer, Norm, OutGate, Qkv};
 
 impl AttentionMixer {
     /// The projections to q, k and v, in this order.
@@ -21,9 +22,13 @@ impl AttentionMixer {
             bias: self.qkv_bias,
         };
         let shape = &self.shape;
+        let q_rows = match self.gate {
+            OutGate::Absent => shape.q_cols(),
+            OutGate::WithQuery => 2 * shape.q_cols(),
+        };
         match self.qkv {
             Qkv::Split => vec![
-                linear("q_proj", shape.q_cols()),
+                linear("q_proj", q_rows),
                 linear("k_proj", shape.kv_cols()),
                 linear("v_proj", shape.kv_cols()),
             ],
@@ -50,13 +55,20 @@ impl AttentionMixer {
         let inputs = self.inputs(parent, hidden).into_iter();
         let linears = inputs.chain([self.output(parent, hidden)]).map(Module::Linear);
         let gains = self.head_norms(parent).into_iter().flatten();
-        let gain = |(name, _)| Module::Gain { name, len: self.shape.head_dim };
+        let gain = |(name, norm): (String, Norm)| Module::Gain {
+            name,
+            len: self.shape.head_dim,
+            kind: norm.gain,
+        };
         linears.chain(gains.map(gain)).collect()
     }
 
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
         sizes.qkv = sizes.qkv.max(self.shape.qkv_cols());
         sizes.attended = sizes.attended.max(self.shape.q_cols());
+        if self.gate == OutGate::WithQuery {
+            sizes.gate = sizes.gate.max(self.shape.q_cols());
+        }
     }
 }
 
@@ -64,6 +76,7 @@ impl AttentionMixer {
 pub(crate) struct AttentionWeights<B: Backend> {
     shape: Attention,
     qkv: LinearWeights<B>,
+    gate: Option<LinearWeights<B>>,
     head_norms: Option<[NormWeights<B>; 2]>,
     rope: Option<usize>,
     out: LinearWeights<B>,
@@ -84,9 +97,18 @@ impl<B: Backend> AttentionWeights<B> {
             Some([q, k]) => Some([load(&q)?, load(&k)?]),
             None => None,
         };
+        let inputs = mixer.inputs(parent, hidden);
+        let (qkv, gate) = match mixer.gate {
+            OutGate::Absent => (LinearWeights::load(loader, b, &inputs)?, None),
+            OutGate::WithQuery => {
+                let (qkv, gate) = load_gated(loader, b, &mixer.shape, &inputs)?;
+                (qkv, Some(gate))
+            }
+        };
         Ok(AttentionWeights {
             shape: mixer.shape.clone(),
-            qkv: LinearWeights::load(loader, b, &mixer.inputs(parent, hidden))?,
+            qkv,
+            gate,
             head_norms,
             rope: mixer.rope,
             out: LinearWeights::load(loader, b, &[mixer.output(parent, hidden)])?,
@@ -113,6 +135,39 @@ impl<B: Backend> AttentionWeights<B> {
             b.rope(&mut s.qkv, &self.shape, norm, rotation);
         }
         b.attend(&s.qkv, &self.shape, pages, pass.batch, &mut s.attended);
+        if let Some(gate) = &self.gate {
+            gate.apply(b, norms.before().input(&s.x), Output::Into(&mut s.gate));
+            b.gate(&mut s.attended, &s.gate);
+        }
         norms.finish(b, (&self.out, &s.attended), (&mut s.y, &mut s.h), &mut s.x);
     }
+}
+
+/// The projections to `[q | k | v]` and to the gates of the heads, which lie between the queries.
+fn load_gated<B: Backend>(
+    loader: &Loader,
+    b: &B,
+    shape: &Attention,
+    inputs: &[Linear],
+) -> Result<(LinearWeights<B>, LinearWeights<B>), Error> {
+    let (q, others) = inputs.split_at(1);
+    let (stored, head_dim) = (loader.matrix(&q[0])?, shape.head_dim);
+    let parts = |first: usize| {
+        let start = move |head: usize| (2 * head + first) * head_dim;
+        (0..shape.heads).map(move |head| start(head)..start(head) + head_dim)
+    };
+    let biases = loader.biases(q)?;
+    let bias = |first: usize| -> Option<Vec<f32>> {
+        biases.as_ref().map(|all| parts(first).flat_map(|part| all[part].to_vec()).collect())
+    };
+    let mut queries: Vec<Matrix> = parts(0).map(|rows| stored.rows_range(rows)).collect();
+    for other in others {
+        queries.push(loader.matrix(other)?);
+    }
+    let mut query_bias = bias(0);
+    if let (Some(bias), Some(more)) = (&mut query_bias, loader.biases(others)?) {
+        bias.extend(more);
+    }
+    let gates: Vec<Matrix> = parts(1).map(|rows| stored.rows_range(rows)).collect();
+    Ok((LinearWeights::of(b, &queries, query_bias), LinearWeights::of(b, &gates, bias(1))))
 }

@@ -1,8 +1,9 @@
 //! One file per way for positions to exchange information, one variant of [`Mixer`] each.
 
 mod attention;
+pub(crate) mod gated_delta;
 
-use backend::{Backend, BlockId, DeviceError};
+use backend::{Backend, BlockId, DeviceError, SlotId};
 
 use crate::Error;
 use crate::decoder::{Pass, Scratch, ScratchSizes};
@@ -14,17 +15,20 @@ use crate::recipe::Mixer;
 /// A mixer on a device.
 pub(crate) enum MixerWeights<B: Backend> {
     Attention(attention::AttentionWeights<B>),
+    GatedDelta(gated_delta::GatedDeltaWeights<B>),
 }
 
 /// What a mixer remembers between passes.
 pub(crate) enum LayerStore<B: Backend> {
     Pages(B::Pages),
+    States(B::States),
 }
 
 /// The named pieces of a mixer in layer `parent`.
 pub(crate) fn modules(mixer: &Mixer, parent: &str, hidden: usize) -> Vec<Module> {
     match mixer {
         Mixer::Attention(attention) => attention.modules(parent, hidden),
+        Mixer::GatedDelta(shape) => gated_delta::modules(shape, parent, hidden),
     }
 }
 
@@ -32,20 +36,23 @@ pub(crate) fn modules(mixer: &Mixer, parent: &str, hidden: usize) -> Vec<Module>
 pub(crate) fn measure(mixer: &Mixer, sizes: &mut ScratchSizes) {
     match mixer {
         Mixer::Attention(attention) => attention.measure(sizes),
+        Mixer::GatedDelta(shape) => gated_delta::measure(shape, sizes),
     }
 }
 
 impl<B: Backend> LayerStore<B> {
-    pub(crate) fn new(mixer: &Mixer, n_blocks: usize, b: &B) -> Self {
+    pub(crate) fn new(mixer: &Mixer, n_blocks: usize, n_slots: usize, b: &B) -> Self {
         match mixer {
             Mixer::Attention(attention) => LayerStore::Pages(b.pages(&attention.shape, n_blocks)),
+            Mixer::GatedDelta(shape) => LayerStore::States(b.states(shape, n_slots)),
         }
     }
 
-    /// Bytes of one block.
+    /// Bytes of one block; a layer with states has none.
     pub(crate) fn block_bytes(&self, b: &B) -> usize {
         match self {
             LayerStore::Pages(pages) => b.block_bytes(pages),
+            LayerStore::States(_) => 0,
         }
     }
 
@@ -57,12 +64,41 @@ impl<B: Backend> LayerStore<B> {
     ) -> Result<(), DeviceError> {
         match self {
             LayerStore::Pages(pages) => b.read_block(pages, block, out),
+            LayerStore::States(_) => Ok(()),
         }
     }
 
     pub(crate) fn write_block(&mut self, b: &B, block: BlockId, bytes: &[u8]) {
         match self {
             LayerStore::Pages(pages) => b.write_block(pages, block, bytes),
+            LayerStore::States(_) => {}
+        }
+    }
+
+    /// Bytes of one state; a layer with pages has none.
+    pub(crate) fn state_bytes(&self, b: &B) -> usize {
+        match self {
+            LayerStore::Pages(_) => 0,
+            LayerStore::States(states) => b.state_bytes(states),
+        }
+    }
+
+    pub(crate) fn read_state(
+        &self,
+        b: &B,
+        slot: SlotId,
+        out: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        match self {
+            LayerStore::Pages(_) => Ok(()),
+            LayerStore::States(states) => b.read_state(states, slot, out),
+        }
+    }
+
+    pub(crate) fn write_state(&mut self, b: &B, slot: SlotId, bytes: &[u8]) {
+        match self {
+            LayerStore::Pages(_) => {}
+            LayerStore::States(states) => b.write_state(states, slot, bytes),
         }
     }
 }
@@ -72,6 +108,9 @@ impl<B: Backend> MixerWeights<B> {
         Ok(match mixer {
             Mixer::Attention(attention) => MixerWeights::Attention(
                 attention::AttentionWeights::load(loader, b, attention, parent)?,
+            ),
+            Mixer::GatedDelta(shape) => MixerWeights::GatedDelta(
+                gated_delta::GatedDeltaWeights::load(loader, b, shape, parent)?,
             ),
         })
     }
@@ -89,6 +128,10 @@ impl<B: Backend> MixerWeights<B> {
             (MixerWeights::Attention(attention), LayerStore::Pages(pages)) => {
                 attention.forward(b, pass, norms, pages, s);
             }
+            (MixerWeights::GatedDelta(delta), LayerStore::States(states)) => {
+                delta.forward(b, pass, norms, states, s);
+            }
+            _ => unreachable!("a store is made from the same spec as the weights"),
         }
     }
 }

@@ -37,11 +37,12 @@ pub(crate) struct Runner<'b, B: Backend> {
 /// Room of a [`Runner`].
 const MAX_ROWS: usize = 128;
 const N_BLOCKS: usize = 32;
+const N_SLOTS: usize = 8;
 
 impl<'b, B: Backend> Runner<'b, B> {
     pub(crate) fn new(b: &'b B, spec: &ModelSpec, checkpoint: &Checkpoint) -> Self {
         let decoder = Decoder::load(spec, checkpoint, b).expect("the model loads");
-        let store = Store::new(decoder.spec(), N_BLOCKS, b);
+        let store = Store::new(decoder.spec(), N_BLOCKS, N_SLOTS, b);
         let scratch = Scratch::new(decoder.spec(), MAX_ROWS, MAX_ROWS, b);
         Runner { b, decoder, store, scratch, staged: b.staged(MAX_ROWS) }
     }
@@ -65,7 +66,11 @@ impl<'b, B: Backend> Runner<'b, B> {
         for (i, piece) in tokens.chunks(chunk).enumerate() {
             let start = i * chunk;
             let n_blocks = (start + piece.len()).div_ceil(BLOCK);
-            let span = Span::new(0..piece.len(), start, blocks[..n_blocks].to_vec());
+            let mut span = Span::new(0..piece.len(), start, blocks[..n_blocks].to_vec());
+            // From one slot to the next, round and round.
+            let slot = |piece: usize| (piece % N_SLOTS) as u32;
+            span.state_in = i.checked_sub(1).map(slot);
+            span.states_out = vec![(piece.len() - 1, slot(i))];
             let want = (0..piece.len() as u32).collect();
             out.extend(self.pass(&Batch { tokens: piece.to_vec(), spans: vec![span], want }));
         }

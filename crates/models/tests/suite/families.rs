@@ -84,6 +84,22 @@ fn qwen3_moe_with_dense_layers_between() {
 }
 
 #[test]
+fn qwen3_next_with_projections_by_head_and_a_dense_layer() {
+    check("qwen3_next");
+    check("qwen3_next/half");
+}
+
+#[test]
+fn qwen3_5_with_projections_by_kind() {
+    check("qwen3_5");
+}
+
+#[test]
+fn qwen3_5_moe_with_three_taps() {
+    check("qwen3_5_moe");
+}
+
+#[test]
 fn gemma2_with_soft_caps() {
     check("gemma2");
 }
@@ -118,6 +134,9 @@ fn keys_and_values_in_f16_cost_little() {
         "qwen2_moe",
         "qwen3",
         "qwen3_moe",
+        "qwen3_next",
+        "qwen3_5",
+        "qwen3_5_moe",
         "gemma2",
         "gemma3",
         "phi3",

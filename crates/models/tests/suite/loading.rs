@@ -1,7 +1,7 @@
 //! What loading accepts, settles, ignores and refuses; and that a batch computes what each sequence
 //! computes alone.
 
-use crate::common::{Runner, fixtures, json as read_json};
+use crate::common::{Runner, distance, fixtures, json as read_json};
 use backend::{BLOCK, Batch, Span, TokenId, reference::Reference};
 use hearth_models::modules::Module;
 use hearth_models::recipe::Head;
@@ -139,17 +139,106 @@ fn stacked(tensors: Vec<Tensor>, n: usize) -> Vec<Tensor> {
     rest
 }
 
+/// Puts gate and up of each stacked expert together, as transformers has them in newer files.
+fn joined(stacked: &Checkpoint) -> Vec<Tensor> {
+    let mut list = Vec::new();
+    for tensor in stacked.tensors() {
+        let mut joined = tensor.clone();
+        let Some(name) = tensor.name.strip_suffix(".weight") else { continue };
+        if let Some(parent) = name.strip_suffix(".switch_mlp.gate_proj") {
+            let up = stacked.tensor(&format!("{parent}.switch_mlp.up_proj.weight")).expect("up");
+            let [n, rows, cols] = tensor.shape[..] else { panic!("{name} is a stack") };
+            let len = rows * cols * 2;
+            let both =
+                |e: usize| [&tensor.data[e * len..][..len], &up.data[e * len..][..len]].concat();
+            let data: Vec<u8> = (0..n).flat_map(both).collect();
+            let name = format!("{parent}.experts.gate_up_proj");
+            list.push(Tensor::new(name, &[n, 2 * rows, cols], tensor.dtype, data));
+        } else if let Some(parent) = name.strip_suffix(".switch_mlp.down_proj") {
+            joined.name = format!("{parent}.experts.down_proj");
+            list.push(joined);
+        } else if !name.ends_with(".switch_mlp.up_proj") {
+            list.push(joined);
+        }
+    }
+    let bare = stacked.tensors().filter(|tensor| !tensor.name.ends_with(".weight"));
+    list.extend(bare.cloned());
+    list
+}
+
+/// MLX moves the axes of the convolution and adds the one to all gains but that inside the layer.
 #[test]
-fn experts_may_be_stacked_or_apart() {
-    for model_type in ["qwen2_moe", "qwen3_moe"] {
+fn gains_of_mlx_files_hold_the_one() {
+    for model_type in ["qwen3_next", "qwen3_5_text"] {
+        let (spec, config) = spec_of(model_type, json!({}));
+        let plain = Checkpoint::from_tensors(config.clone(), tiny::tensors(&spec, SEED));
+        let convert = |tensor: Tensor| {
+            if tensor.name.ends_with("conv1d.weight") {
+                let [cols, 1, taps] = tensor.shape[..] else { panic!("{:?}", tensor.shape) };
+                return Tensor::new(tensor.name, &[cols, taps, 1], tensor.dtype, tensor.data);
+            }
+            if !tensor.name.contains("norm") || tensor.name.contains("linear_attn") {
+                return tensor;
+            }
+            let gains = plain.vector(&tensor.name, tensor.shape[0]).expect("a gain");
+            let gains: Vec<f32> = gains.iter().map(|gain| 1.0 + gain).collect();
+            Tensor::from_f32(tensor.name, &tensor.shape, &gains)
+        };
+        let converted: Vec<Tensor> = tiny::tensors(&spec, SEED).into_iter().map(convert).collect();
+        let converted = Checkpoint::from_tensors(config, converted);
+        let (worst, _) = distance(&logits(&spec, &converted), &logits(&spec, &plain));
+        assert!(worst < 1e-5, "{model_type}: {worst}");
+    }
+}
+
+/// A draft head, a vision tower, the prefixes of both kinds of wrapper.
+#[test]
+fn a_hybrid_runs_as_the_text_part_of_a_wrapper() {
+    let (spec, config) = spec_of("qwen3_5_text", json!({}));
+    let plain = Checkpoint::from_tensors(config.clone(), tiny::tensors(&spec, SEED));
+    let wrapper = json!({"model_type": "qwen3_5", "text_config": config, "vision_config": {}});
+    assert_eq!(recipe(&wrapper).expect("a recipe"), spec);
+    for prefix in ["language_model.model.", "model.language_model."] {
+        let rename = |mut tensor: Tensor| {
+            tensor.name = tensor.name.replacen("model.", prefix, 1);
+            tensor
+        };
+        let mut tensors: Vec<Tensor> = tiny::tensors(&spec, SEED).into_iter().map(rename).collect();
+        for name in [
+            "mtp.fc.weight",
+            "mtp.norm.weight",
+            "mtp.layers.0.input_layernorm.weight",
+            "mtp.layers.0.self_attn.q_proj.bias",
+            "model.visual.blocks.0.attn.qkv.bias",
+            "vision_tower.blocks.0.norm1.bias",
+        ] {
+            tensors.push(Tensor::from_f32(name, &[1], &[1.0]));
+        }
+        let wrapped = Checkpoint::from_tensors(wrapper.clone(), tensors);
+        let decoder = Decoder::load(&spec, &wrapped, &Reference).expect("loads");
+        let [note] = decoder.notes() else { panic!("{:?}", decoder.notes()) };
+        assert!(note.contains("ignored 6 tensors"), "{note}");
+        assert!(logits(&spec, &wrapped) == logits(&spec, &plain), "{prefix}");
+    }
+}
+
+#[test]
+fn experts_may_be_stacked_joined_or_apart() {
+    for model_type in ["qwen2_moe", "qwen3_moe", "qwen3_next"] {
         let (spec, config) = spec_of(model_type, json!({}));
         let apart = tiny::checkpoint(config.clone(), SEED).expect(model_type);
         let stacked = stacked(tiny::tensors(&spec, SEED), 6);
         assert!(stacked.iter().any(|tensor| tensor.shape.len() == 3), "{model_type}");
         let stacked = Checkpoint::from_tensors(config, stacked);
         assert!(logits(&spec, &apart) == logits(&spec, &stacked), "{model_type}");
+        let joined = Checkpoint::from_tensors(apart.config.clone(), joined(&stacked));
+        assert!(logits(&spec, &apart) == logits(&spec, &joined), "{model_type}: joined");
         let footprint = Footprint::of(&spec, &apart).expect(model_type);
-        assert_eq!(footprint, Footprint::of(&spec, &stacked).expect(model_type));
+        for other in [&stacked, &joined] {
+            assert_eq!(footprint, Footprint::of(&spec, other).expect(model_type));
+            let decoder = Decoder::load(&spec, other, &Reference).expect(model_type);
+            assert!(decoder.notes().is_empty(), "{model_type}: {:?}", decoder.notes());
+        }
     }
 }
 
@@ -166,7 +255,8 @@ fn the_footprint_counts_bytes_as_stored() {
 
 #[test]
 fn a_spec_names_exactly_the_tensors_that_transformers_writes() {
-    for case in ["llama", "llama_tied", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "phi3"] {
+    let old = ["llama", "llama_tied", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "phi3"];
+    for case in old.into_iter().chain(["qwen3_next", "qwen3_5", "qwen3_5_moe"]) {
         let folder = fixtures().join(case);
         let checkpoint = Checkpoint::open(&folder).expect(case);
         let spec = recipe(&read_json(&folder.join("config.json"))).expect(case);
@@ -184,7 +274,7 @@ fn n_tensors(module: &Module) -> usize {
     match module {
         Module::Linear(linear) => 1 + linear.bias.len(1),
         Module::Experts(experts) => experts.n,
-        Module::Embedding(_) | Module::Gain { .. } => 1,
+        Module::Embedding(_) | Module::Gain { .. } | Module::Vector { .. } => 1,
     }
 }
 
@@ -194,14 +284,18 @@ const _: () = assert!(BLOCK == 32);
 /// Three sequences in one pass, one of them in the middle of its life, only some rows wanted.
 #[test]
 fn neighbours_in_a_batch_change_nothing() {
-    for model_type in ["llama", "gemma3_text", "qwen2_moe"] {
+    for model_type in ["llama", "gemma3_text", "qwen2_moe", "qwen3_next", "qwen3_5_text"] {
         let (spec, config) = spec_of(model_type, json!({}));
         let checkpoint = tiny::checkpoint(config, SEED).expect(model_type);
         let text = tokens(70);
         let alone = logits_alone(&spec, &checkpoint, &text);
         let mut runner = Runner::new(&Reference, &spec, &checkpoint);
         let span = |rows: std::ops::Range<usize>, start: usize, blocks: &[u32]| {
-            Span::new(rows, start, blocks.to_vec())
+            let mut span = Span::new(rows, start, blocks.to_vec());
+            // Used by layers with states alone.
+            span.state_in = (start > 0).then_some(5);
+            span.states_out = vec![(span.rows.len() - 1, if start > 0 { 2 } else { blocks[0] })];
+            span
         };
         // The first 40 tokens of one sequence, nothing of them wanted.
         let first = Batch {

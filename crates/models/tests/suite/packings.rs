@@ -41,6 +41,13 @@ fn settings_per_layer() {
     check("mixed");
 }
 
+/// Gains that hold the one, taps on the other axis, projections by kind and by head.
+#[test]
+fn hybrids_as_mlx_converts_them() {
+    check("hybrid_affine4");
+    check("hybrid_next_mxfp4");
+}
+
 #[test]
 fn stacked_experts() {
     check("moe_affine4");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use backend::{Rope, RopeLayout};
 use hearth_models::recipe::{Head, Mixer};
-use hearth_models::{Error, ModelSpec, SUPPORTED, recipe, recipe_for_context, tiny};
+use hearth_models::{Cache, Error, ModelSpec, SUPPORTED, recipe, recipe_for_context, tiny};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn base(rope: &Rope) -> f64 {
 #[track_caller]
 fn check_base(config: &Value, layer: usize, expected: f64) {
     let spec = spec(config);
-    let Mixer::Attention(attention) = &spec.layers[layer].mixer;
+    let Mixer::Attention(attention) = &spec.layers[layer].mixer else { panic!("no rotation") };
     let found = base(&spec.ropes[attention.rope.expect("a rotation")]);
     assert!((found / expected - 1.0).abs() < 1e-4, "base {found}, expected {expected}");
 }
@@ -99,6 +99,48 @@ fn parameters_are_those_the_authors_publish() {
     check(qwen3_30b_a3b.clone(), 30_532_122_624, 98_304);
     let active = spec(&qwen3_30b_a3b).n_active_params() as f64;
     assert!((3.0e9..3.4e9).contains(&active), "A3B has {active} active parameters");
+}
+
+/// Qwen3-Next-80B-A3B, whose authors count its parameters without the draft head.
+#[test]
+fn a_hybrid_has_the_published_size_and_remembers_little() {
+    let config = json!({
+        "model_type": "qwen3_next", "vocab_size": 151936, "hidden_size": 2048,
+        "intermediate_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 16,
+        "num_key_value_heads": 2, "head_dim": 256, "max_position_embeddings": 262144,
+        "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512,
+        "shared_expert_intermediate_size": 512, "norm_topk_prob": true, "decoder_sparse_step": 1,
+        "full_attention_interval": 4, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
+        "partial_rotary_factor": 0.25, "rope_theta": 10000000, "tie_word_embeddings": false,
+    });
+    let spec = spec(&config);
+    let (all, active) = (spec.n_params() as f64, spec.n_active_params() as f64);
+    assert!((79.5e9..80.5e9).contains(&all), "{all}");
+    assert!((3.0e9..4.0e9).contains(&active), "{active}");
+    // Twelve layers of pages, and 36 of 32 matrices and three rows to look back at.
+    assert_eq!(spec.kv_bytes_per_token(), 12 * 2 * 512 * 2);
+    assert_eq!(spec.state_bytes(), 36 * 4 * (32 * 128 * 128 + 3 * 8192));
+    assert_eq!(spec.ropes[0].inv_freq.len(), 32);
+    let pages = spec.layers.iter().map(|layer| matches!(layer.mixer.cache(), Cache::Pages { .. }));
+    let expected = (0..48).map(|i| i % 4 == 3);
+    assert!(pages.eq(expected));
+    assert_eq!(self::spec(&tiny("llama")).state_bytes(), 0);
+}
+
+#[test]
+fn a_hybrid_says_what_is_wrong_with_its_config() {
+    let hybrid = || tiny("qwen3_next");
+    let heads = json!({"linear_num_key_heads": 3});
+    check_error(&with(hybrid(), heads), &["linear_num_key_heads", "linear_num_value_heads 4"]);
+    for taps in [1, 65] {
+        let taps = json!({"linear_conv_kernel_dim": taps});
+        check_error(&with(hybrid(), taps), &["linear_conv_kernel_dim", "2 to 64"]);
+    }
+    check_error(&with(hybrid(), json!({"hidden_act": "gelu"})), &["hidden_act", "silu"]);
+    let kinds = json!({"layer_types": ["linear_attention", "mamba", "full_attention"]});
+    check_error(&with(hybrid(), kinds), &["layer_types", "mamba", "linear_attention"]);
+    check_error(&without(hybrid(), "linear_key_head_dim"), &["linear_key_head_dim", "missing"]);
 }
 
 #[test]
@@ -213,7 +255,7 @@ fn wrappers_are_looked_through() {
     let spec = spec(&sparse);
     assert_eq!((spec.vocab, spec.hidden, spec.head), (262_208, 2560, Head::Tied));
     let windows = spec.layers.iter().map(|layer| {
-        let Mixer::Attention(attention) = &layer.mixer;
+        let Mixer::Attention(attention) = &layer.mixer else { panic!("no window") };
         attention.shape.window
     });
     assert_eq!(windows.filter(Option::is_none).count(), 5, "every sixth of 34 layers is full");
@@ -262,7 +304,7 @@ fn an_unknown_family_is_told_its_neighbours() {
             other => panic!("{model_type}: {other:?}"),
         }
     };
-    check("qwen3_next", "qwen3");
+    check("qwen4_next", "qwen3_next");
     check("lama", "llama");
     check("gemma4", "gemma3");
     check("phi4", "phi3");
@@ -284,7 +326,7 @@ fn every_family_has_goldens_and_a_tiny_model() {
         .map(|config| config.expect("JSON")["model_type"].as_str().expect("a type").to_owned())
         .collect();
     // Other names of families that have both.
-    let aliases = ["gemma3", "xverse"];
+    let aliases = ["gemma3", "xverse", "qwen3_5", "qwen3_5_moe"];
     for model_type in SUPPORTED.iter().filter(|name| !aliases.contains(name)) {
         assert!(types.iter().any(|t| t == model_type), "no goldens of {model_type}");
         let spec = spec(&tiny(model_type));
@@ -330,6 +372,8 @@ proptest! {
             "original_max_position_embeddings", "text_config", "tie_word_embeddings",
             "query_pre_attn_scalar", "mlp_only_layers", "decoder_sparse_step",
             "final_logit_softcapping", "attn_logit_softcapping", "num_experts_per_tok",
+            "full_attention_interval", "linear_num_key_heads", "linear_num_value_heads",
+            "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim",
         ];
         for (key, value) in changes {
             config[*key.get(&keys)] = value;
@@ -338,6 +382,7 @@ proptest! {
             spec.n_params();
             spec.n_active_params();
             spec.kv_bytes_read(usize::MAX);
+            spec.state_bytes();
         }
     }
 }

@@ -235,7 +235,7 @@ impl Executor for Player {
     }
 
     fn shape(&self) -> ExecutorShape {
-        ExecutorShape { n_blocks: 2048, max_rows: 64, max_want: 64 }
+        ExecutorShape { n_blocks: 2048, n_slots: 0, max_rows: 64, max_want: 64 }
     }
 
     // Its answers depend on tokens alone, so a block may hold anything.

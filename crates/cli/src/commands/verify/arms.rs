@@ -31,7 +31,12 @@ pub(super) struct Setup {
 impl Setup {
     /// What its executor has room for.
     pub(super) fn shape(&self) -> ExecutorShape {
-        ExecutorShape { n_blocks: self.blocks, max_rows: self.rows, max_want: self.seqs }
+        ExecutorShape {
+            n_blocks: self.blocks,
+            n_slots: 2 * self.seqs,
+            max_rows: self.rows,
+            max_want: self.seqs,
+        }
     }
 }
 

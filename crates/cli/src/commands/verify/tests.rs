@@ -58,6 +58,10 @@ impl Executor for Flawed {
         Ok(())
     }
 
+    fn state_bytes(&self) -> usize {
+        self.inner.state_bytes()
+    }
+
     fn block_bytes(&self) -> usize {
         self.inner.block_bytes()
     }

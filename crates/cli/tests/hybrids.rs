@@ -1,0 +1,40 @@
+//! Models with recurrent layers, through the whole command: nothing of them is shared between prompts
+//! yet, and everything else is as it is for others.
+
+#![allow(dead_code, reason = "the common part has more than this file needs")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{Home, write_model_of};
+use serde_json::Value;
+
+#[test]
+fn a_hybrid_keeps_the_promise_and_says_what_it_does_not_do() {
+    for model_type in ["qwen3_next", "qwen3_5_text"] {
+        let home = Home::new();
+        let folder = home.path().join("model");
+        let mut config = models::tiny::config(model_type).unwrap();
+        // As many tokens as the tokenizer has, and more.
+        config["vocab_size"] = 4096.into();
+        write_model_of(config, &folder);
+        let model = folder.display().to_string();
+        let json = |args: &[&str]| -> Value {
+            let out = home.run(args, &[("HF_HUB_OFFLINE", "1")]);
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success(), "{args:?}: {said}");
+            serde_json::from_slice(&out.stdout).unwrap()
+        };
+        let info = json(&["info", &model, "--json"]);
+        assert!(info["memory"]["states"].as_u64() > Some(0), "{info}");
+
+        let found = json(&["verify", &model, "--json", "--quick", "--threads", "2"]);
+        assert_eq!(found["equal"], true, "{found}");
+        let arms = found["arms"].as_array().unwrap();
+        let untested = arms.iter().filter(|arm| arm["verdict"] == "not_tested");
+        let untested: BTreeSet<&str> = untested.map(|arm| arm["arm"].as_str().unwrap()).collect();
+        let of_the_cache = ["with a warm prefix cache", "after a restart, from disk"];
+        assert_eq!(untested, BTreeSet::from(of_the_cache), "{found}");
+    }
+}

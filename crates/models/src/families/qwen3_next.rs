@@ -1,0 +1,124 @@
+//! Qwen3-Next: three layers of a gated delta rule to one of gated attention, experts beside a shared
+//! one, gains that lack the one.
+
+use backend::{DeltaLayout, GatedDelta};
+
+use super::qwen2_moe::sparse_layers;
+use super::*;
+use crate::recipe::{Ffn, HeadNorm, Layer, Mixer, Norm, Norms, OutGate, Shared};
+use crate::rope::RopeParams;
+
+pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
+    let c = &with_usual_values(c);
+    let trunk = Trunk::read(c)?;
+    let ffns = shared_experts(c, &trunk)?;
+    hybrid(c, trunk, ffns, Hybrid { family: "qwen3_next", layout: DeltaLayout::ByHead, context })
+}
+
+/// What configs of this kind leave out.
+pub(super) fn with_usual_values<'a>(c: &Config<'a>) -> Config<'a> {
+    c.with_defaults(json!({
+        "head_dim": 256, "partial_rotary_factor": 0.25, "full_attention_interval": 4,
+        "linear_conv_kernel_dim": 4, "norm_topk_prob": true,
+    }))
+}
+
+/// A mixture beside one expert that every row passes through, in every layer that is not kept dense.
+pub(super) fn shared_experts(c: &Config, trunk: &Trunk) -> Result<Vec<Ffn>, Error> {
+    let inner = c.need_size("shared_expert_intermediate_size")?;
+    sparse_layers(c, trunk, Shared::Gated { inner })
+}
+
+/// How the models of this kind differ.
+pub(super) struct Hybrid {
+    pub(super) family: &'static str,
+    pub(super) layout: DeltaLayout,
+    pub(super) context: Option<usize>,
+}
+
+/// The model around `ffns`, one per layer.
+pub(super) fn hybrid(
+    c: &Config,
+    trunk: Trunk,
+    ffns: Vec<Ffn>,
+    kind: Hybrid,
+) -> Result<ModelSpec, Error> {
+    // A position of text is the same on all axes that a rotation of pictures has.
+    let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(kind.context))?;
+    let mut attention = trunk.attention(None);
+    let bias = attention_bias(c)?;
+    (attention.qkv_bias, attention.out_bias) = (bias, bias);
+    attention.head_norm = Some(HeadNorm { gain: NormGain::OnePlus, eps: trunk.eps });
+    attention.gate = OutGate::WithQuery;
+    let attention = Mixer::Attention(attention);
+    let delta = Mixer::GatedDelta(gated_delta(c, &trunk, kind.layout)?);
+    let norm = |name| Norms::Pre(Norm { gain: NormGain::OnePlus, ..trunk.norm(name) });
+    let layer = |(mix, ffn)| Layer {
+        mixer: match mix {
+            Mix::Full => attention.clone(),
+            Mix::Linear => delta.clone(),
+        },
+        mixer_norms: norm("input_layernorm"),
+        ffn,
+        ffn_norms: norm("post_attention_layernorm"),
+    };
+    let layers = mixes(c, trunk.n_layers)?.into_iter().zip(ffns).map(layer).collect();
+    let mut spec = trunk.spec(kind.family, vec![rope], layers);
+    spec.final_norm.gain = NormGain::OnePlus;
+    Ok(spec)
+}
+
+/// How a layer moves information.
+#[derive(Clone, Copy)]
+enum Mix {
+    Full,
+    Linear,
+}
+
+/// `layer_types` where the config has it, else every `full_attention_interval`-th layer is full.
+fn mixes(c: &Config, n_layers: usize) -> Result<Vec<Mix>, Error> {
+    let Some(names) = c.per_layer("layer_types", n_layers)? else {
+        let interval = c.need_count("full_attention_interval")?;
+        let mix = |i: usize| match (i + 1).is_multiple_of(interval) {
+            true => Mix::Full,
+            false => Mix::Linear,
+        };
+        return Ok((0..n_layers).map(mix).collect());
+    };
+    let mix = |name: &String| match name.as_str() {
+        "full_attention" => Ok(Mix::Full),
+        "linear_attention" => Ok(Mix::Linear),
+        other => Err(Error::config(
+            "layer_types",
+            format!("names \"{other}\"; supported: full_attention, linear_attention"),
+        )),
+    };
+    names.iter().take(n_layers).map(mix).collect()
+}
+
+fn gated_delta(c: &Config, trunk: &Trunk, layout: DeltaLayout) -> Result<GatedDelta, Error> {
+    let k_heads = c.need_size("linear_num_key_heads")?;
+    let v_heads = c.need_size("linear_num_value_heads")?;
+    if v_heads % k_heads != 0 {
+        let problem =
+            format!("is {k_heads}, which does not divide linear_num_value_heads {v_heads}");
+        return Err(Error::config("linear_num_key_heads", problem));
+    }
+    let taps = c.need_size("linear_conv_kernel_dim")?;
+    if !(2..=64).contains(&taps) {
+        let problem = format!("is {taps}; supported: 2 to 64");
+        return Err(Error::config("linear_conv_kernel_dim", problem));
+    }
+    if trunk.activation != backend::Activation::Silu {
+        return Err(Error::config("hidden_act", "must be silu where layers have a convolution"));
+    }
+    Ok(GatedDelta {
+        k_heads,
+        v_heads,
+        k_dim: c.need_size("linear_key_head_dim")?,
+        v_dim: c.need_size("linear_value_head_dim")?,
+        taps,
+        eps: trunk.eps,
+        layout,
+    })
+}

@@ -1,17 +1,19 @@
 //! `hearth serve` with several models, as a client meets it.
 
 mod common;
+mod served;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use common::{Home, only_line, write_model};
 use serde_json::{Value, json};
+use served::Served;
 
 /// A server that is stopped when this is dropped.
 struct Server {
-    child: Child,
+    _process: Served,
     address: String,
 }
 
@@ -19,12 +21,8 @@ impl Server {
     fn start(home: &Home, args: &[&str]) -> Server {
         let args = [&["serve", "--port", "0", "--threads", "1"], args].concat();
         let mut command = home.command(&args, &[("HF_HUB_OFFLINE", "1")]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().rsplit_once("http://").expect(&line).1;
-        let address = address.strip_suffix("/v1").unwrap().to_owned();
-        Server { child, address }
+        let (process, address) = Served::start(command.stderr(Stdio::null()));
+        Server { _process: process, address }
     }
 
     /// Status and body.
@@ -57,13 +55,6 @@ impl Server {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let models = list["data"].as_array().unwrap().iter();
         models.map(|model| (text(&model["id"]), text(&model["status"]))).collect()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,84 +3,11 @@
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
+mod served;
+mod server;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-
-use common::{Home, write_model};
-
-/// A server that runs, and where.
-struct Server {
-    process: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(home: &Home, more: &[&str]) -> Server {
-        let model = home.path().join("model");
-        write_model(&model);
-        let mut args = vec!["serve", model.to_str().unwrap(), "--port", "0", "--threads", "1"];
-        args.extend(more);
-        let mut process =
-            home.command(&args, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let (_, address) = line.split_once("http://").unwrap_or_else(|| panic!("{line}"));
-        let address = address.trim().trim_end_matches("/v1").to_owned();
-        Server { process, address }
-    }
-
-    /// Sends a request; the connection closes after the response.
-    fn send(&self, method: &str, path: &str, body: &str) -> TcpStream {
-        let mut socket = TcpStream::connect(&self.address).unwrap();
-        let length = body.len();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nX-Request-Id: trip-7\r\nConnection: close\r\n\
-             Content-Length: {length}\r\n\r\n{body}"
-        );
-        socket.write_all(head.as_bytes()).unwrap();
-        socket
-    }
-
-    /// Begins a stream that goes on until the context is full, and waits for its first words. It is
-    /// longer than what fits between server and client, so it does not end before it is read.
-    fn stream(&self) -> BufReader<TcpStream> {
-        let body = r#"{"prompt": "x", "n": 16, "max_tokens": 100000, "ignore_eos": true,
-                       "stream": true}"#;
-        let mut reader = BufReader::new(self.send("POST", "/v1/completions", body));
-        let mut line = String::new();
-        while !line.starts_with("data: ") {
-            line.clear();
-            assert!(reader.read_line(&mut line).unwrap() > 0);
-        }
-        reader
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
-    }
-
-    /// Waits until `/readyz` says so.
-    fn wait_for_draining(&self) {
-        let ready = || rest(self.send("GET", "/readyz", ""));
-        while ready().starts_with("HTTP/1.1 200") {}
-        assert!(ready().contains("draining"));
-    }
-
-    /// The exit status and the log.
-    fn end(self) -> (Option<i32>, String) {
-        let out = self.process.wait_with_output().unwrap();
-        (out.status.code(), String::from_utf8(out.stderr).unwrap())
-    }
-}
-
-fn rest(mut reader: impl Read) -> String {
-    let mut text = String::new();
-    reader.read_to_string(&mut text).unwrap();
-    text
-}
+use common::Home;
+use server::{Server, rest};
 
 #[test]
 fn running_answers_finish_before_the_exit() {

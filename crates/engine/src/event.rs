@@ -13,6 +13,8 @@ pub enum Event {
     Started {
         /// Prompt tokens that were found in the prefix cache.
         cached_tokens: usize,
+        /// How many of these were brought back from disk.
+        disk_tokens: usize,
         /// Why no more were. `None`: everything that could be known was.
         miss: Option<Miss>,
     },

@@ -75,7 +75,8 @@ impl Engine {
         if let Some(miss) = seq.miss {
             self.totals.misses.count(miss);
         }
-        seq.send(Event::Started { cached_tokens: seq.cached_tokens, miss: seq.miss });
+        let (cached_tokens, disk_tokens) = (seq.cached_tokens, seq.disk_tokens);
+        seq.send(Event::Started { cached_tokens, disk_tokens, miss: seq.miss });
     }
 
     /// Puts the next `rows` rows of a sequence into the batch. There are blocks for them.

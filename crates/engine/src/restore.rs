@@ -92,6 +92,7 @@ impl Engine {
         self.executor.write_block(self.book.blocks(*key)[at], bytes)?;
         self.book.commit(*key, BLOCK, &seq.tokens);
         self.totals.disk_tokens += BLOCK as u64;
+        self.totals.prefix_hits += BLOCK as u64;
         if seq.times.started.is_none() {
             seq.disk_tokens += BLOCK;
         }

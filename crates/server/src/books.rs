@@ -11,6 +11,7 @@ use crate::event::{Timings, Usage};
 pub(crate) struct Books {
     prompt_tokens: usize,
     cached_tokens: usize,
+    disk_tokens: usize,
     miss: Option<Miss>,
     completion_tokens: usize,
     arrived: Instant,
@@ -24,6 +25,7 @@ impl Books {
         Books {
             prompt_tokens,
             cached_tokens: 0,
+            disk_tokens: 0,
             miss: None,
             completion_tokens: 0,
             arrived,
@@ -33,9 +35,16 @@ impl Books {
         }
     }
 
-    pub(crate) fn start(&mut self, at: Instant, cached_tokens: usize, miss: Option<Miss>) {
+    pub(crate) fn start(
+        &mut self,
+        at: Instant,
+        cached_tokens: usize,
+        disk_tokens: usize,
+        miss: Option<Miss>,
+    ) {
         self.started = Some(at);
         self.cached_tokens = cached_tokens;
+        self.disk_tokens = disk_tokens;
         self.miss = miss;
     }
 
@@ -92,6 +101,7 @@ pub(crate) fn usage(choices: &[&Books], n: usize) -> Usage {
     Usage {
         prompt_tokens: of_prompts().map(|books| books.prompt_tokens).sum(),
         cached_tokens: of_prompts().map(|books| books.cached_tokens).sum(),
+        disk_tokens: of_prompts().map(|books| books.disk_tokens).sum(),
         miss: choices.first().and_then(|books| books.miss),
         completion_tokens: sum(|books| books.completion_tokens),
         timings: Timings {

@@ -90,6 +90,8 @@ pub struct Usage {
     pub prompt_tokens: usize,
     /// Those of them that were reused. Of a prompt with several choices, the first one's.
     pub cached_tokens: usize,
+    /// Those of the reused ones that were brought back from disk.
+    pub disk_tokens: usize,
     /// Why no more of the first prompt was, if more could have been.
     pub miss: Option<engine::Miss>,
     /// Tokens generated over all choices, end-of-text included.

@@ -142,8 +142,8 @@ impl Work<'_> {
             return Ok(());
         }
         match event {
-            engine::Event::Started { cached_tokens, miss } => {
-                part.books.start(at, cached_tokens, miss);
+            engine::Event::Started { cached_tokens, disk_tokens, miss } => {
+                part.books.start(at, cached_tokens, disk_tokens, miss);
                 part.computed = cached_tokens;
                 self.watch.started(&part.books);
                 self.tell(Event::Started { choice, cached_tokens });

@@ -42,6 +42,7 @@ fn model(loaded: &Loaded) -> Value {
 fn disk(disk: &DiskStats) -> Value {
     json!({
         "blocks": disk.blocks,
+        "tokens": disk.blocks * engine::BLOCK as u64,
         "bytes": disk.bytes,
         "max_bytes": disk.max_bytes,
         "written": disk.written,
@@ -90,6 +91,7 @@ fn clear_one(model: &Arc<Model>) -> Result<Value, ApiError> {
     let disk = cleared.disk.map(|disk| {
         json!({
             "blocks": disk.blocks,
+            "tokens": disk.blocks * engine::BLOCK as u64,
             "bytes": disk.bytes,
             "segments": disk.segments,
             "segments_in_use": disk.segments_in_use,

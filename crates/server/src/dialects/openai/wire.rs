@@ -66,6 +66,7 @@ fn usage_json(head: &Head, usage: &Usage) -> Value {
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {
             "cached_tokens": usage.cached_tokens,
+            "disk_tokens": usage.disk_tokens,
             "cache_miss": usage.miss.map(engine::Miss::name),
         },
         "completion_tokens_details": {"reasoning_tokens": 0},

@@ -1,9 +1,10 @@
-//! Random traffic on real arithmetic: whatever comes when, every answer is that of the request alone
-//! on a fresh engine, and in the end nothing is left behind.
+//! Random traffic on real arithmetic, with restarts: whatever comes when, every answer is that of the
+//! request alone on a fresh engine, and in the end nothing is left behind.
 
 mod common;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +14,9 @@ use common::{
     submit_at,
 };
 use cpu::{Cpu, Options};
-use hearth_engine::{Answer, Engine, ExecutorShape, Failure, Limits, ModelExecutor, Sampling};
+use hearth_engine::{
+    Answer, DiskOptions, Engine, ExecutorShape, Failure, Limits, ModelExecutor, Sampling,
+};
 use models::Decoder;
 use proptest::prelude::*;
 
@@ -44,6 +47,15 @@ fn engine(name: &str, setup: Setup) -> Engine {
     let now = AtomicU64::new(0);
     let clock = Box::new(move || Duration::from_millis(now.fetch_add(1, Ordering::Relaxed)));
     Engine::new(Box::new(executor), limits, clock)
+}
+
+/// The same, started on what others left on disk. There is little room, so old segments make way.
+fn engine_on(dir: &Path, name: &str, setup: Setup) -> Engine {
+    let mut engine = engine(name, setup);
+    let (dir, fingerprint) = (dir.to_owned(), [1; 32]);
+    let disk = DiskOptions { dir, max_bytes: 1 << 20, min_free_bytes: 0, fingerprint };
+    engine.keep_on_disk(&disk).unwrap();
+    engine
 }
 
 /// The requests that traffic is made of: all lengths, common beginnings that end anywhere, greedy
@@ -97,6 +109,8 @@ enum Happening {
     Departure(usize),
     Steps(usize),
     ClearCache,
+    /// Another process goes on with the disk. Whoever listened is cut off.
+    Restart,
 }
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
@@ -107,6 +121,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         1 => (0..20usize).prop_map(Happening::Departure),
         4 => (1..12usize).prop_map(Happening::Steps),
         1 => Just(Happening::ClearCache),
+        1 => Just(Happening::Restart),
     ];
     prop::collection::vec(one, 1..30)
 }
@@ -123,58 +138,130 @@ fn setups() -> impl Strategy<Value = Setup> {
     })
 }
 
+/// An answer is what it should be, or its beginning if a time limit or a restart cut it off.
+fn check(found: &Outcome, expected: &Outcome) -> Result<(), TestCaseError> {
+    match &found.end {
+        End::Failed(Failure::TimedOut { .. }) | End::Nothing => {
+            let n = found.tokens.len();
+            prop_assert_eq!(Some(&found.tokens[..]), expected.tokens.get(..n));
+            prop_assert_eq!(Some(&found.logprobs[..]), expected.logprobs.get(..n));
+        }
+        _ => prop_assert_eq!(found.said(), expected.said()),
+    }
+    Ok(())
+}
+
+/// How many files in a folder this process has open, where the system tells.
+fn open_files(dir: &Path) -> usize {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return 0 };
+    let paths = open.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    paths.filter(|path| path.starts_with(dir)).count()
+}
+
+/// Lets all of it happen, and compares every answer.
+fn play(name: &'static str, setup: Setup, happenings: Vec<Happening>) -> Result<(), TestCaseError> {
+    let dir = tempfile::tempdir().unwrap();
+    let mut engine = engine_on(dir.path(), name, setup);
+    let mut listeners: Vec<(usize, Option<Answer>)> = Vec::new();
+    let mut n_steps = 0;
+    for happening in happenings {
+        match happening {
+            Happening::Arrival(which, priority, timeout) => {
+                let ask = Ask { priority, timeout, pin: 64, ..asks()[which].clone() };
+                // About what its clock says: several looks per step.
+                let at = Duration::from_millis(n_steps * 3);
+                listeners.push((which, Some(submit_at(&mut engine, &ask, at))));
+            }
+            Happening::Departure(_) if listeners.is_empty() => {}
+            Happening::Departure(which) => {
+                let which = which % listeners.len();
+                listeners[which].1 = None;
+            }
+            Happening::Steps(n) => {
+                for _ in 0..n {
+                    engine.step();
+                    n_steps += 1;
+                    prop_assert_eq!(engine.faults(), None);
+                }
+            }
+            Happening::ClearCache => {
+                engine.clear_cache();
+                prop_assert_eq!(engine.stats().blocks.cached, 0);
+            }
+            Happening::Restart => {
+                RESTORED.fetch_add(engine.stats().totals.disk_tokens, Ordering::Relaxed);
+                drop(engine);
+                for (which, answer) in listeners.drain(..) {
+                    if let Some(answer) = answer {
+                        check(&outcome(answer), &expected(name, which))?;
+                    }
+                }
+                engine = engine_on(dir.path(), name, setup);
+                n_steps = 0;
+            }
+        }
+    }
+    run(&mut engine);
+    assert_books_balance(&engine);
+    let stats = engine.stats();
+    prop_assert_eq!((stats.running, stats.waiting, stats.parked), (0, 0, 0));
+    RESTORED.fetch_add(stats.totals.disk_tokens, Ordering::Relaxed);
+    drop(engine);
+    prop_assert_eq!(open_files(dir.path()), 0);
+    for (which, answer) in listeners {
+        let Some(answer) = answer else { continue };
+        let found = outcome(answer);
+        prop_assert_ne!(&found.end, &End::Nothing);
+        check(&found, &expected(name, which))?;
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 75, failure_persistence: None, ..ProptestConfig::default() })]
 
-    #[test]
-    fn every_answer_is_that_of_the_request_alone(
+    fn any_traffic(
         name in prop::sample::select(MODELS.to_vec()),
         setup in setups(),
         happenings in happenings(),
     ) {
-        let mut engine = engine(name, setup);
-        let mut listeners: Vec<(usize, Option<Answer>)> = Vec::new();
-        let mut n_steps = 0;
-        for happening in happenings {
-            match happening {
-                Happening::Arrival(which, priority, timeout) => {
-                    let ask = Ask { priority, timeout, pin: 64, ..asks()[which].clone() };
-                    // About what its clock says: several looks per step.
-                    let at = Duration::from_millis(n_steps * 3);
-                    listeners.push((which, Some(submit_at(&mut engine, &ask, at))));
-                }
-                Happening::Departure(_) if listeners.is_empty() => {}
-                Happening::Departure(which) => {
-                    let which = which % listeners.len();
-                    listeners[which].1 = None;
-                }
-                Happening::Steps(n) => for _ in 0..n {
-                    engine.step();
-                    n_steps += 1;
-                    prop_assert_eq!(engine.faults(), None);
-                },
-                Happening::ClearCache => {
-                    engine.clear_cache();
-                    prop_assert_eq!(engine.stats().blocks.cached, 0);
-                }
-            }
-        }
-        run(&mut engine);
-        assert_books_balance(&engine);
-        let stats = engine.stats();
-        prop_assert_eq!((stats.running, stats.waiting, stats.parked), (0, 0, 0));
-        for (which, answer) in listeners {
-            let Some(answer) = answer else { continue };
-            let expected = expected(name, which);
-            let found = outcome(answer);
-            match &found.end {
-                End::Failed(Failure::TimedOut { .. }) => {
-                    let n = found.tokens.len();
-                    prop_assert_eq!(&found.tokens, &expected.tokens[..n]);
-                    prop_assert_eq!(&found.logprobs, &expected.logprobs[..n]);
-                }
-                _ => prop_assert_eq!(found.said(), expected.said(), "{} {}", name, which),
-            }
+        play(name, setup, happenings)?;
+    }
+}
+
+/// Tokens that came back from disk in all of the traffic.
+static RESTORED: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn every_answer_is_that_of_the_request_alone() {
+    any_traffic();
+    assert!(RESTORED.load(Ordering::Relaxed) > 0);
+}
+
+/// Clearing the disk leaves the blocks of those that run to be written again. In a tiny pool they are
+/// overwritten by others before that, and somebody else asks for them later.
+#[test]
+fn a_block_is_kept_as_it_was_before_it_is_overwritten() {
+    use Happening::{Arrival, ClearCache, Steps};
+    let arrival = |which| Arrival(which, 0, None);
+    let setup = Setup { n_blocks: 5, rows: 17, seqs: 2, stall_target: None };
+    let happenings = [
+        arrival(0),
+        arrival(0),
+        arrival(9),
+        arrival(2),
+        Steps(4),
+        arrival(0),
+        Steps(9),
+        ClearCache,
+        Arrival(4, -1, None),
+        arrival(9),
+    ];
+    for name in MODELS {
+        for late in 0..30 {
+            let mut happenings = happenings.to_vec();
+            happenings.insert(7, Steps(late));
+            play(name, setup, happenings).unwrap();
         }
     }
 }

@@ -18,7 +18,8 @@ README = HERE.parent.parent / "README.md"
 
 def start(hearth, cache):
     """A server on a free port that has nothing cached, and its address."""
-    command = [hearth, "serve", "--port", "0", "--cache-disk-dir", cache]
+    # The name that the README gives to a second model.
+    command = [hearth, "serve", "--port", "0", "--alias", "coder", "--cache-disk-dir", cache]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     for line in server.stdout:
         if found := re.search(r"http://\S+", line):

@@ -25,11 +25,14 @@ def random(*shape, scale=1.0):
 
 
 x = random(3, 10, scale=2.0)
+first = x
 gate, up = x.chunk(2, dim=-1)
 put("x", x)
 put("silu", F.silu(gate) * up)
 put("gelu_tanh", F.gelu(gate, approximate="tanh") * up)
 put("gelu_erf", F.gelu(gate) * up)
+put("relu", F.relu(gate) * up)
+put("relu_squared", F.relu(gate) ** 2 * up)
 put("soft_cap", 1.5 * torch.tanh(x / 1.5))
 gain = random(10)
 put("gain", gain)
@@ -94,6 +97,12 @@ gates = random(rows, 1)
 put("gates", gates)
 put("add_gated", x + torch.sigmoid(gates) * x.flip(0))
 put("flipped", x.flip(0))
+
+# Last, so that nothing above draws other numbers.
+bias = random(10)
+put("bias", bias)
+put("layer_norm", F.layer_norm(first, (10,), gain, bias, eps=1e-5))
+put("layer_norm_without_bias", F.layer_norm(first, (10,), gain, eps=1e-5))
 
 path = pathlib.Path(__file__).parents[2] / "crates/backend/tests/fixtures/ops.txt"
 path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,9 @@ every listed config key once and fails unless the logits move far beyond any tol
 """
 
 import copy
+import importlib
 import json
+import pkgutil
 import sys
 from pathlib import Path
 
@@ -22,140 +24,14 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-VOCAB = 80
-ROWS = 72
-SIZES = dict(
-    vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=3,
-    num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=256,
-    rms_norm_eps=1e-5, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-)
-MOE = dict(moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2)
-SEVEN_LAYERS = dict(num_hidden_layers=7)
-DELTA = dict(
-    num_hidden_layers=4, layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"],
-    linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
-    linear_conv_kernel_dim=4,
-)
+import cases
+from cases.sizes import ROWS, VOCAB
 
-
-def rope(kind, theta=10000.0, **more):
-    return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
-
-
-def without(sizes, *keys):
-    return {k: v for k, v in sizes.items() if k not in keys}
-
-
-YARN = rope("yarn", 50.0, factor=4.0, original_max_position_embeddings=32)
-LONG = dict(
-    short_factor=[1.0, 1.1, 1.3], long_factor=[1.5, 3.0, 6.0], rope_theta=100.0, partial_rotary_factor=0.75
-)
-
-# name -> (model_type, config, variants {name: config changes}, config keys whose change must show)
-CASES = {
-    "llama": (
-        "llama",
-        {**SIZES, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False, **rope("default", 100.0)},
-        {
-            "linear": rope("linear", 100.0, factor=3.0),
-            "llama3": rope(
-                "llama3", 100.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                original_max_position_embeddings=64,
-            ),
-            "yarn": YARN,
-            "yarn_mscale": rope(
-                "yarn", 50.0, factor=4.0, original_max_position_embeddings=32, mscale=1.3,
-                mscale_all_dim=0.6, beta_fast=8.0, beta_slow=0.5, truncate=False,
-            ),
-        },
-        {"rms_norm_eps": 1e-1},
-    ),
-    "llama_tied": (
-        "llama",
-        {**without(SIZES, "head_dim"), "num_key_value_heads": 4, "tie_word_embeddings": True, **rope("default", 100.0)},
-        {},
-        {},
-    ),
-    "mistral": (
-        "mistral",
-        {**SIZES, "sliding_window": 24, **rope("default", 100.0)},
-        {"full": {"sliding_window": None}},
-        {"sliding_window": 25},
-    ),
-    "qwen2": (
-        "qwen2",
-        {**without(SIZES, "head_dim"), "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 1,
-         "tie_word_embeddings": True, **rope("default", 100.0)},
-        {"full": {"use_sliding_window": False, "sliding_window": None, "layer_types": ["full_attention"] * 3}},
-        {"sliding_window": 21},
-    ),
-    "qwen2_moe": (
-        "qwen2_moe",
-        {**without(SIZES, "head_dim"), **MOE, "shared_expert_intermediate_size": 40, "norm_topk_prob": False,
-         "mlp_only_layers": [1], **rope("default", 100.0)},
-        {},
-        {"norm_topk_prob": True, "num_experts_per_tok": 3},
-    ),
-    "qwen3": ("qwen3", {**SIZES, "tie_word_embeddings": False, **rope("default", 100.0)}, {}, {}),
-    "qwen3_moe": (
-        "qwen3_moe",
-        {**SIZES, **MOE, "norm_topk_prob": True, "decoder_sparse_step": 2, "num_hidden_layers": 4, **rope("default", 100.0)},
-        {},
-        {"norm_topk_prob": False, "num_experts_per_tok": 3},
-    ),
-    "qwen3_next": (
-        "qwen3_next",
-        {**SIZES, **MOE, **DELTA, "shared_expert_intermediate_size": 40, "norm_topk_prob": True, "mlp_only_layers": [1],
-         "tie_word_embeddings": False, **rope("default", 100.0, partial_rotary_factor=0.25)},
-        {"half": rope("default", 100.0, partial_rotary_factor=0.5)},
-        {"norm_topk_prob": False, "num_experts_per_tok": 3, "rms_norm_eps": 1e-1},
-    ),
-    "qwen3_5": (
-        "qwen3_5_text",
-        {**SIZES, **DELTA, "linear_num_value_heads": 6, "tie_word_embeddings": True,
-         **rope("default", 100.0, partial_rotary_factor=0.25)},
-        {},
-        {"rms_norm_eps": 1e-1},
-    ),
-    "qwen3_5_moe": (
-        "qwen3_5_moe_text",
-        {**without(SIZES, "intermediate_size"), **MOE, **DELTA, "shared_expert_intermediate_size": 40,
-         "linear_conv_kernel_dim": 3, "tie_word_embeddings": False,
-         **rope("default", 100.0, partial_rotary_factor=0.5)},
-        {},
-        {"num_experts_per_tok": 3},
-    ),
-    "gemma2": (
-        "gemma2",
-        {**SIZES, "sliding_window": 24, "query_pre_attn_scalar": 9, "attn_logit_softcapping": 3.0,
-         "final_logit_softcapping": 4.0, **rope("default", 100.0)},
-        {},
-        {"attn_logit_softcapping": None, "final_logit_softcapping": None, "query_pre_attn_scalar": 16,
-         "sliding_window": 25, "hidden_activation": "silu"},
-    ),
-    "gemma3": (
-        "gemma3_text",
-        {**SIZES, **SEVEN_LAYERS, "sliding_window": 24, "query_pre_attn_scalar": 9, "layer_types": None,
-         "rope_parameters": {
-             "full_attention": {"rope_type": "linear", "factor": 3.0, "rope_theta": 1000.0},
-             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
-         }},
-        {"capped": {"final_logit_softcapping": 4.0}},
-        {"query_pre_attn_scalar": 16, "sliding_window": 25, "hidden_activation": "silu"},
-    ),
-    "phi3": (
-        "phi3",
-        {**without(SIZES, "head_dim"), "sliding_window": None, "original_max_position_embeddings": 256,
-         **rope("default", 100.0, partial_rotary_factor=0.75)},
-        {
-            # The prompt is longer than the first trained length, so that transformers takes the long list.
-            "long": {"original_max_position_embeddings": 32, "rope_parameters": {"rope_type": "longrope", **LONG}},
-            "short": {"original_max_position_embeddings": 128, "rope_parameters": {"rope_type": "longrope", **LONG}},
-            "window": {"sliding_window": 24},
-        },
-        {},
-    ),
-}
+# Of all modules in the folder; name -> (model_type, config, variants {name: config changes}, config keys
+# whose change must show).
+CASES = {}
+for module in pkgutil.iter_modules(cases.__path__, "cases."):
+    CASES |= getattr(importlib.import_module(module.name), "CASES", {})
 
 
 def make_config(model_type, values):
@@ -164,9 +40,13 @@ def make_config(model_type, values):
     return config
 
 
+def is_gain(name):
+    return any(part in name for part in ("norm", "ln_")) and not name.endswith("bias")
+
+
 def neutral(model, name):
     """What makes a parameter do nothing: the gain that is one, or zero."""
-    if "norm" not in name:
+    if not is_gain(name):
         return 0.0
     lacks_one = any(part in type(model).__name__ for part in ("Gemma", "Qwen3Next", "Qwen3_5"))
     return 0.0 if lacks_one and "linear_attn" not in name else 1.0
@@ -178,7 +58,7 @@ def randomise(model, seed):
     one_plus = "Gemma" in type(model).__name__
     for name, p in sorted(model.named_parameters()):
         noise = torch.randn(p.shape, generator=gen)
-        if "norm" in name:
+        if is_gain(name):
             value = 0.35 * noise + neutral(model, name)
         elif name.endswith(("A_log", "dt_bias", "conv1d.weight")):
             value = 0.8 * noise

@@ -19,7 +19,8 @@ from gguf import (
 )
 from transformers import AutoModelForCausalLM
 
-from families import logits, make_config, randomise, rope, router_margin, write_f32
+from cases.sizes import rope
+from families import logits, make_config, randomise, router_margin, write_f32
 from gguf_blocks import HALVES
 
 VOCAB = 64

@@ -15,8 +15,8 @@ mod spec;
 pub use batch::{Batch, BlockId, SlotId, Span, TokenId};
 pub use ops::{Backend, DeviceError};
 pub use spec::{
-    Activation, Attention, DeltaLayout, DeltaPlace, Experts, GatedDelta, Gating, NormGain, Rope,
-    RopeLayout,
+    Activation, Attention, DeltaLayout, DeltaPlace, Experts, GatedDelta, Gating, NormCenter,
+    NormGain, Rope, RopeLayout,
 };
 
 /// Positions per KV block.

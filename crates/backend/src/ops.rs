@@ -11,7 +11,9 @@
 
 use weights::Matrix;
 
-use crate::{Activation, Attention, Batch, BlockId, Experts, GatedDelta, NormGain, Rope, SlotId};
+use crate::{
+    Activation, Attention, Batch, BlockId, Experts, GatedDelta, NormCenter, NormGain, Rope, SlotId,
+};
 
 /// A device that can run every model.
 pub trait Backend: DenseOps + AttentionOps + RecurrentOps + MoeOps {}
@@ -51,7 +53,7 @@ pub trait Memory: Send + Sync + 'static {
 pub enum Input<'a, B: Memory + ?Sized> {
     /// The rows as they are.
     Rows(&'a B::Buf),
-    /// What [`DenseOps::rms_norm`] makes of them, without it being written down.
+    /// What [`DenseOps::norm`] makes of them, without it being written down.
     Normed {
         /// The rows.
         x: &'a B::Buf,
@@ -63,10 +65,14 @@ pub enum Input<'a, B: Memory + ?Sized> {
 /// A norm over all columns of a row.
 #[derive(Debug)]
 pub struct RowNorm<'a, V> {
+    /// What the row is measured from.
+    pub center: NormCenter,
     /// As long as a row.
     pub gain: &'a V,
     /// What the gain means.
     pub kind: NormGain,
+    /// Added at last; as long as a row.
+    pub bias: Option<&'a V>,
     /// Added to the mean square.
     pub eps: f32,
 }
@@ -78,6 +84,8 @@ pub enum Output<'a, B: Memory + ?Sized> {
     Into(&'a mut B::Buf),
     /// `out += y`, as [`DenseOps::add`] has it.
     Onto(&'a mut B::Buf),
+    /// `out = act(y)`.
+    Activated(Activation, &'a mut B::Buf),
     /// `out = act(gate) * up` where `y = [gate | up]`, as [`DenseOps::glu`] has it.
     Gated(Activation, &'a mut B::Buf),
 }
@@ -94,10 +102,13 @@ pub trait DenseOps: Memory {
         bias: Option<&Self::Vector>,
         out: Output<'_, Self>,
     );
-    /// `out = x / sqrt(mean(x^2) + eps) * gain`, over all columns of a row.
-    fn rms_norm(&self, x: &Self::Buf, norm: RowNorm<'_, Self::Vector>, out: &mut Self::Buf);
-    /// `x += y`.
-    fn add(&self, x: &mut Self::Buf, y: &Self::Buf);
+    /// `out = z / sqrt(mean(z^2) + eps) * gain + bias` over all columns of a row, where `z` is `x` or,
+    /// if the norm measures from the mean, `x - mean(x)`.
+    fn norm(&self, x: &Self::Buf, norm: RowNorm<'_, Self::Vector>, out: &mut Self::Buf);
+    /// `x += scale * y`, the product rounded before it is added.
+    fn add(&self, x: &mut Self::Buf, y: &Self::Buf, scale: f32);
+    /// `x *= by`.
+    fn scale(&self, x: &mut Self::Buf, by: f32);
     /// `out = act(gate) * up` where `x = [gate | up]`.
     fn glu(&self, x: &Self::Buf, act: Activation, out: &mut Self::Buf);
     /// `out[i] = x[batch.want[i]]`: only the rows whose logits the batch wants.
@@ -186,6 +197,13 @@ impl<V> Clone for RowNorm<'_, V> {
 }
 
 impl<V> Copy for RowNorm<'_, V> {}
+
+impl<'a, V> RowNorm<'a, V> {
+    /// An RMS norm.
+    pub fn rms(gain: &'a V, kind: NormGain, eps: f32) -> RowNorm<'a, V> {
+        RowNorm { center: NormCenter::Zero, gain, kind, bias: None, eps }
+    }
+}
 
 /// Layers that carry a state from row to row, and what they remember.
 ///

@@ -40,7 +40,16 @@ pub enum RopeLayout {
     Interleaved,
 }
 
-/// What an RMS norm multiplies with.
+/// What a norm measures a row from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormCenter {
+    /// From zero: an RMS norm.
+    Zero,
+    /// From its mean, which is taken away: a layer norm.
+    Mean,
+}
+
+/// What a norm multiplies with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormGain {
     /// The stored gain.
@@ -49,7 +58,7 @@ pub enum NormGain {
     OnePlus,
 }
 
-/// The non-linearity of a gated feed-forward layer.
+/// The non-linearity of a feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `x * sigmoid(x)`.
@@ -58,6 +67,10 @@ pub enum Activation {
     GeluTanh,
     /// GELU by the error function.
     GeluErf,
+    /// `max(x, 0)`.
+    Relu,
+    /// `max(x, 0)^2`.
+    ReluSquared,
 }
 
 /// A mixture of experts: which of `n` gated feed-forward layers a row passes through.

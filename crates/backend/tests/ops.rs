@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use hearth_backend::ops::{AttentionOps, DenseOps, Memory, MoeOps, RowNorm};
 use hearth_backend::reference::{Buf, Reference, Weight};
 use hearth_backend::{
-    Activation, Attention, BLOCK, Batch, Experts, Gating, NormGain, Rope, RopeLayout, Span,
+    Activation, Attention, BLOCK, Batch, Experts, Gating, NormCenter, NormGain, Rope, RopeLayout,
+    Span,
 };
 use weights::{Float, Matrix, Packing};
 
@@ -68,13 +69,22 @@ fn row_ops_are_pytorchs() {
         ("silu", Activation::Silu),
         ("gelu_tanh", Activation::GeluTanh),
         ("gelu_erf", Activation::GeluErf),
+        ("relu", Activation::Relu),
+        ("relu_squared", Activation::ReluSquared),
     ] {
         Reference.glu(&x, activation, &mut out);
         golden.check(name, &out);
     }
     let gain = &golden.0["gain"];
     for (name, kind) in [("norm_stored", NormGain::Stored), ("norm_one_plus", NormGain::OnePlus)] {
-        Reference.rms_norm(&x, RowNorm { gain, kind, eps: 1e-5 }, &mut out);
+        Reference.norm(&x, RowNorm::rms(gain, kind, 1e-5), &mut out);
+        golden.check(name, &out);
+    }
+    let layer_norm =
+        RowNorm { center: NormCenter::Mean, ..RowNorm::rms(gain, NormGain::Stored, 1e-5) };
+    for (name, bias) in [("layer_norm", Some(&golden.0["bias"])), ("layer_norm_without_bias", None)]
+    {
+        Reference.norm(&x, RowNorm { bias, ..layer_norm }, &mut out);
         golden.check(name, &out);
     }
     let mut x = x;

@@ -51,6 +51,8 @@ enum Finish {
     Set,
     /// They are added to it.
     Add,
+    /// They go through an activation.
+    Activate(Activation),
     /// Those of its first rows go through an activation and are multiplied with those of its second.
     Gate(Activation),
 }
@@ -89,6 +91,7 @@ fn meetings(
             assert_eq!((out.rows(), out.cols()), (n_rows, n_sums), "only equal shapes are added");
             (Finish::Add, n_sums, out.values_mut())
         }
+        Output::Activated(act, out) => (Finish::Activate(act), n_sums, out.reshape(n_rows, n_sums)),
         Output::Gated(act, out) => (Finish::Gate(act), n_sums / 2, out.reshape(n_rows, n_sums / 2)),
     };
     let mut scratch = cpu.scratch();
@@ -182,6 +185,9 @@ impl Work<'_> {
     ) -> &'b [[f32; LANES]] {
         let Bench { codes, floats, sums: [first, second], gated } = bench;
         self.sum(&self.first, outputs, &rows, (codes, floats, first));
+        if let Finish::Activate(act) = self.finish {
+            (self.cpu.kernels.ops.activate)(act, first.as_flattened_mut());
+        }
         let (Finish::Gate(act), Some(operand)) = (self.finish, &self.second) else { return first };
         self.sum(operand, outputs, &rows, (codes, floats, second));
         gated.resize(first.len(), [0.0; LANES]);
@@ -195,7 +201,7 @@ impl Work<'_> {
         match self.finish {
             Finish::Add => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
             // A copy of known length is one store rather than a call.
-            Finish::Set | Finish::Gate(_) => match out.as_mut_array() {
+            Finish::Set | Finish::Activate(_) | Finish::Gate(_) => match out.as_mut_array() {
                 Some(out) => *out = *sums,
                 None => out.copy_from_slice(&sums[..out.len()]),
             },

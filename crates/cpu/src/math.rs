@@ -54,6 +54,18 @@ pub(crate) fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
 
+/// `max(x, 0)`.
+#[inline(always)]
+pub(crate) fn relu(x: f32) -> f32 {
+    if x > 0.0 { x } else { 0.0 }
+}
+
+/// `max(x, 0)^2`.
+#[inline(always)]
+pub(crate) fn relu_squared(x: f32) -> f32 {
+    relu(x) * relu(x)
+}
+
 /// `tanh x` within 4 units in the last place.
 #[inline(always)]
 pub(crate) fn tanh(x: f32) -> f32 {

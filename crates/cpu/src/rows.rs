@@ -1,8 +1,8 @@
 //! Ops on rows that know nothing of each other. Linear layers are in `linear.rs`; here is
 //! everything cheap, which is shared out to the threads only where that pays.
 
-use backend::Activation;
 use backend::ops::{DenseOps, Input, Output, RowNorm};
+use backend::{Activation, NormCenter};
 
 use crate::linear;
 use crate::{Buf, Cpu, Staged, Vector, Weight, row_f32};
@@ -26,20 +26,24 @@ impl DenseOps for Cpu {
         linear::linear(self, x, w, bias, out);
     }
 
-    fn rms_norm(&self, x: &Buf, norm: RowNorm<'_, Vector>, out: &mut Buf) {
+    fn norm(&self, x: &Buf, norm: RowNorm<'_, Vector>, out: &mut Buf) {
         let cols = x.cols();
         let out = out.reshape(x.rows(), cols);
         self.each_row(out, cols, |r, out| {
             out.copy_from_slice(x.row(r));
-            (self.kernels.ops.normalize)(out, &norm.gain.0, norm.kind, norm.eps);
+            self.norm_row(norm, out);
         });
     }
 
-    fn add(&self, x: &mut Buf, y: &Buf) {
+    fn add(&self, x: &mut Buf, y: &Buf, scale: f32) {
         assert_eq!((x.rows(), x.cols()), (y.rows(), y.cols()), "only equal shapes are added");
         self.each_chunk(x.values_mut(), |first, x| {
-            x.iter_mut().zip(&y.values()[first..]).for_each(|(x, y)| *x += y);
+            x.iter_mut().zip(&y.values()[first..]).for_each(|(x, y)| *x += scale * y);
         });
+    }
+
+    fn scale(&self, x: &mut Buf, by: f32) {
+        self.each_chunk(x.values_mut(), |_, x| x.iter_mut().for_each(|x| *x *= by));
     }
 
     fn glu(&self, x: &Buf, act: Activation, out: &mut Buf) {
@@ -72,6 +76,18 @@ impl DenseOps for Cpu {
 }
 
 impl Cpu {
+    /// The norm of one row.
+    pub(crate) fn norm_row(&self, norm: RowNorm<'_, Vector>, row: &mut [f32]) {
+        let ops = self.kernels.ops;
+        if norm.center == NormCenter::Mean {
+            (ops.center)(row);
+        }
+        (ops.normalize)(row, &norm.gain.0, norm.kind, norm.eps);
+        if let Some(bias) = norm.bias {
+            row.iter_mut().zip(&bias.0).for_each(|(x, bias)| *x += bias);
+        }
+    }
+
     /// Calls `f(row, values)` for every row of `data`.
     pub(crate) fn each_row<T: Send>(
         &self,

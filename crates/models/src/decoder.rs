@@ -7,29 +7,26 @@ use backend::ops::Output;
 use backend::{Backend, BlockId, DeviceError, SlotId};
 use weights::Checkpoint;
 
-use crate::dense::{LinearWeights, NormWeights, NormsWeights};
-use crate::ffn::{self, FfnWeights};
+use crate::dense::{LinearWeights, NormWeights};
+use crate::ffn;
 use crate::loader::Loader;
-use crate::mixers::{self, LayerStore, MixerWeights};
+use crate::mixers::{self, LayerStore};
 use crate::modules::layer_name;
-use crate::recipe::{Head, Layer};
+use crate::recipe::{Branch, Head};
+use crate::step::StepWeights;
 use crate::{Error, ModelSpec};
 
 /// A loaded model: weights on the device, nothing that changes.
 pub struct Decoder<B: Backend> {
     spec: ModelSpec,
     embed: B::Weight,
-    layers: Vec<LayerWeights<B>>,
+    /// The steps of all layers, one after the other.
+    steps: Vec<StepWeights<B>>,
+    /// How many of them there are up to the last one that looks at other positions.
+    n_mixing: usize,
     final_norm: NormWeights<B>,
     head: HeadWeights<B>,
     notes: Vec<String>,
-}
-
-struct LayerWeights<B: Backend> {
-    mixer_norms: NormsWeights<B>,
-    mixer: MixerWeights<B>,
-    ffn_norms: NormsWeights<B>,
-    ffn: FfnWeights<B>,
 }
 
 enum HeadWeights<B: Backend> {
@@ -37,9 +34,9 @@ enum HeadWeights<B: Backend> {
     Separate(LinearWeights<B>),
 }
 
-/// What the model remembers between passes, one entry per layer.
+/// What the model remembers between passes, one entry per mixer.
 pub struct Store<B: Backend> {
-    layers: Vec<LayerStore<B>>,
+    mixers: Vec<LayerStore<B>>,
 }
 
 /// What one pass scribbles on. Allocated once, for the largest batch.
@@ -48,8 +45,10 @@ pub struct Scratch<B: Backend> {
     pub(crate) x: B::Buf,
     /// What a branch reads.
     pub(crate) h: B::Buf,
-    /// What a branch says.
+    /// What a branch says, or the sum of several.
     pub(crate) y: B::Buf,
+    /// What a branch says that cannot add to that sum by itself.
+    pub(crate) more: B::Buf,
     /// Cosine and sine for each distinct rotation.
     pub(crate) angles: Vec<B::Buf>,
     /// What a mixer projects its input to.
@@ -84,6 +83,7 @@ impl<B: Backend> Copy for Pass<'_, B> {}
 /// Columns that the layers need, the largest of each.
 #[derive(Debug, Default)]
 pub(crate) struct ScratchSizes {
+    pub(crate) more: usize,
     pub(crate) qkv: usize,
     pub(crate) attended: usize,
     pub(crate) gate: usize,
@@ -97,9 +97,16 @@ impl ScratchSizes {
     /// What the layers of `spec` need.
     pub(crate) fn of(spec: &ModelSpec) -> ScratchSizes {
         let mut sizes = ScratchSizes::default();
-        for layer in &spec.layers {
-            mixers::measure(&layer.mixer, &mut sizes);
-            ffn::measure(&layer.ffn, spec.hidden, &mut sizes);
+        for step in spec.layers.iter().flat_map(|layer| &layer.steps) {
+            if step.branches.len() > 1 {
+                sizes.more = spec.hidden;
+            }
+            for branch in &step.branches {
+                match branch {
+                    Branch::Mixer(mixer) => mixers::measure(mixer, &mut sizes),
+                    Branch::Ffn(ffn) => ffn::measure(ffn, spec.hidden, &mut sizes),
+                }
+            }
         }
         sizes
     }
@@ -107,8 +114,17 @@ impl ScratchSizes {
     /// Numbers that [`Scratch::new`] allocates for each row, without logits.
     pub(crate) fn numbers_per_row(&self, spec: &ModelSpec) -> usize {
         let angles: usize = spec.ropes.iter().map(|rope| 2 * rope.inv_freq.len()).sum();
-        let ScratchSizes { qkv, attended, gate, inner, router, shared, shared_gate } = *self;
-        3 * spec.hidden + angles + qkv + attended + gate + inner + router + shared + shared_gate
+        let ScratchSizes { more, qkv, attended, gate, inner, router, shared, shared_gate } = *self;
+        3 * spec.hidden
+            + more
+            + angles
+            + qkv
+            + attended
+            + gate
+            + inner
+            + router
+            + shared
+            + shared_gate
     }
 }
 
@@ -134,9 +150,14 @@ impl<B: Backend> Decoder<B> {
         let loader = Loader::new(spec, checkpoint)?;
         let spec = loader.spec().clone();
         let embed = b.weight(&[loader.matrix(&spec.embedding())?]);
-        let mut layers = Vec::with_capacity(spec.layers.len());
+        let (mut steps, mut n_mixing) = (Vec::new(), 0);
         for (i, layer) in spec.layers.iter().enumerate() {
-            layers.push(LayerWeights::load(&loader, b, layer, &layer_name(i))?);
+            for step in &layer.steps {
+                steps.push(StepWeights::load(&loader, b, step, &layer_name(i))?);
+                if step.mixes() {
+                    n_mixing = steps.len();
+                }
+            }
             progress(i + 1, spec.layers.len());
         }
         let name = spec.final_norm_name();
@@ -147,7 +168,8 @@ impl<B: Backend> Decoder<B> {
                 HeadWeights::Separate(LinearWeights::load(&loader, b, &[spec.lm_head()])?)
             }
         };
-        Ok(Decoder { embed, layers, final_norm, head, notes: loader.into_notes(), spec })
+        let notes = loader.into_notes();
+        Ok(Decoder { embed, steps, n_mixing, final_norm, head, notes, spec })
     }
 
     /// The recipe this was made from, its head settled.
@@ -169,19 +191,24 @@ impl<B: Backend> Decoder<B> {
             b.angles(rope, batch, angles);
         }
         let pass = Pass { spec: &self.spec, batch };
-        for (i, (layer, store)) in self.layers.iter().zip(&mut store.layers).enumerate() {
-            layer.mixer.forward(b, pass, &layer.mixer_norms, store, s);
-            if i + 1 == self.layers.len() {
-                // Nobody looks back at this layer, so only rows that say something go on.
-                b.gather(&s.x, batch, &mut s.h);
-                std::mem::swap(&mut s.x, &mut s.h);
-            }
-            layer.ffn.forward(b, &layer.ffn_norms, s);
+        let (mixing, others) = self.steps.split_at(self.n_mixing);
+        let mut stores = store.mixers.iter_mut();
+        for step in mixing {
+            step.forward(b, pass, &mut stores, s);
+        }
+        // Nobody looks back at what comes now, so only rows that say something go on.
+        b.gather(&s.x, batch, &mut s.h);
+        std::mem::swap(&mut s.x, &mut s.h);
+        for step in others {
+            step.forward(b, pass, &mut stores, s);
         }
         let (x, logits) = (self.final_norm.input(&s.x), Output::Into(&mut s.logits));
         match &self.head {
             HeadWeights::Tied => b.linear(x, &self.embed, None, logits),
             HeadWeights::Separate(head) => head.apply(b, x, logits),
+        }
+        if self.spec.logit_scale != 1.0 {
+            b.scale(&mut s.logits, self.spec.logit_scale);
         }
         if let Some(cap) = self.spec.final_soft_cap {
             b.soft_cap(&mut s.logits, cap);
@@ -189,77 +216,66 @@ impl<B: Backend> Decoder<B> {
     }
 }
 
-impl<B: Backend> LayerWeights<B> {
-    fn load(loader: &Loader, b: &B, layer: &Layer, name: &str) -> Result<Self, Error> {
-        Ok(LayerWeights {
-            mixer_norms: NormsWeights::load(loader, b, &layer.mixer_norms, name)?,
-            mixer: MixerWeights::load(loader, b, &layer.mixer, name)?,
-            ffn_norms: NormsWeights::load(loader, b, &layer.ffn_norms, name)?,
-            ffn: FfnWeights::load(loader, b, &layer.ffn, name)?,
-        })
-    }
-}
-
 impl<B: Backend> Store<B> {
     /// Caches for `n_blocks` blocks of [`backend::BLOCK`] positions and `n_slots` recurrent states,
     /// shared by all sequences.
     pub fn new(spec: &ModelSpec, n_blocks: usize, n_slots: usize, b: &B) -> Store<B> {
-        let store = |layer: &Layer| LayerStore::new(&layer.mixer, n_blocks, n_slots, b);
-        Store { layers: spec.layers.iter().map(store).collect() }
+        let store = |mixer| LayerStore::new(mixer, n_blocks, n_slots, b);
+        Store { mixers: spec.mixers().map(store).collect() }
     }
 
-    /// Bytes of one block in all layers together, as [`Store::read_block`] gives them.
+    /// Bytes of one block of all mixers together, as [`Store::read_block`] gives them.
     pub fn block_bytes(&self, b: &B) -> usize {
-        self.layers.iter().map(|layer| layer.block_bytes(b)).sum()
+        self.mixers.iter().map(|store| store.block_bytes(b)).sum()
     }
 
-    /// Copies what all layers hold in `block` into `out`, layer after layer, in the device's own
+    /// Copies what all mixers hold in `block` into `out`, one after the other, in the device's own
     /// layout.
     ///
     /// # Errors
     /// The device failed.
     pub fn read_block(&self, b: &B, block: BlockId, mut out: &mut [u8]) -> Result<(), DeviceError> {
-        for layer in &self.layers {
-            let (own, rest) = out.split_at_mut(layer.block_bytes(b));
-            layer.read_block(b, block, own)?;
+        for store in &self.mixers {
+            let (own, rest) = out.split_at_mut(store.block_bytes(b));
+            store.read_block(b, block, own)?;
             out = rest;
         }
         Ok(())
     }
 
-    /// Makes `block` hold what [`Store::read_block`] gave, bit for bit, in all layers.
+    /// Makes `block` hold what [`Store::read_block`] gave, bit for bit, for all mixers.
     pub fn write_block(&mut self, b: &B, block: BlockId, mut bytes: &[u8]) {
-        for layer in &mut self.layers {
-            let (own, rest) = bytes.split_at(layer.block_bytes(b));
-            layer.write_block(b, block, own);
+        for store in &mut self.mixers {
+            let (own, rest) = bytes.split_at(store.block_bytes(b));
+            store.write_block(b, block, own);
             bytes = rest;
         }
     }
 
-    /// Bytes of one recurrent state in all layers together, as [`Store::read_state`] gives them. 0
+    /// Bytes of one recurrent state of all mixers together, as [`Store::read_state`] gives them. 0
     /// for a model that has none.
     pub fn state_bytes(&self, b: &B) -> usize {
-        self.layers.iter().map(|layer| layer.state_bytes(b)).sum()
+        self.mixers.iter().map(|store| store.state_bytes(b)).sum()
     }
 
-    /// Copies the states in `slot` into `out`, layer after layer, in the device's own layout.
+    /// Copies the states in `slot` into `out`, one after the other, in the device's own layout.
     ///
     /// # Errors
     /// The device failed.
     pub fn read_state(&self, b: &B, slot: SlotId, mut out: &mut [u8]) -> Result<(), DeviceError> {
-        for layer in &self.layers {
-            let (own, rest) = out.split_at_mut(layer.state_bytes(b));
-            layer.read_state(b, slot, own)?;
+        for store in &self.mixers {
+            let (own, rest) = out.split_at_mut(store.state_bytes(b));
+            store.read_state(b, slot, own)?;
             out = rest;
         }
         Ok(())
     }
 
-    /// Makes `slot` hold what [`Store::read_state`] gave, bit for bit, in all layers.
+    /// Makes `slot` hold what [`Store::read_state`] gave, bit for bit, for all mixers.
     pub fn write_state(&mut self, b: &B, slot: SlotId, mut bytes: &[u8]) {
-        for layer in &mut self.layers {
-            let (own, rest) = bytes.split_at(layer.state_bytes(b));
-            layer.write_state(b, slot, own);
+        for store in &mut self.mixers {
+            let (own, rest) = bytes.split_at(store.state_bytes(b));
+            store.write_state(b, slot, own);
             bytes = rest;
         }
     }
@@ -284,6 +300,7 @@ impl<B: Backend> Scratch<B> {
             x: rows(spec.hidden),
             h: rows(spec.hidden),
             y: rows(spec.hidden),
+            more: rows(sizes.more),
             angles: spec.ropes.iter().map(|rope| rows(2 * rope.inv_freq.len())).collect(),
             qkv: rows(sizes.qkv),
             attended: rows(sizes.attended),

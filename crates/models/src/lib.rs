@@ -18,11 +18,12 @@ mod nearest;
 mod plan;
 pub mod recipe;
 mod rope;
+mod step;
 pub mod tiny;
 mod trunk;
 
 pub use decoder::{Decoder, Scratch, Store};
 pub use error::Error;
-pub use families::{SUPPORTED, recipe, recipe_for_context};
+pub use families::{FAMILIES, SUPPORTED, recipe, recipe_for_context};
 pub use plan::{Cache, Footprint};
 pub use recipe::ModelSpec;

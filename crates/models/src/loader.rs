@@ -11,7 +11,7 @@ use weights::{Checkpoint, Matrix};
 use crate::Error;
 use crate::mixers::gated_delta;
 use crate::modules::{ExpertLinear, Linear, Module, layer_name};
-use crate::recipe::{AttentionMixer, Bias, Head, Mixer, ModelSpec, Norms};
+use crate::recipe::{AttentionMixer, Bias, Branch, Head, Layer, Mixer, ModelSpec, Norm};
 
 /// Everything that may belong to a module of a checkpoint.
 const SUFFIXES: &[&str] =
@@ -81,21 +81,24 @@ impl<'a> Loader<'a> {
     /// shows in nothing but the order of the convolution's axes. The numbers themselves are in the
     /// same order either way.
     fn settle_gains(&mut self) {
-        let is_delta = |mixer: &Mixer| matches!(mixer, Mixer::GatedDelta(_));
-        let Some(i) = self.spec.layers.iter().position(|layer| is_delta(&layer.mixer)) else {
-            return;
-        };
+        let is_delta = |branch: &Branch| matches!(branch, Branch::Mixer(Mixer::GatedDelta(_)));
+        let has_delta = |layer: &Layer| layer.branches().any(is_delta);
+        let Some(i) = self.spec.layers.iter().position(has_delta) else { return };
         let stored = self.checkpoint.tensor(&gated_delta::conv_name(&layer_name(i)));
         if stored.is_none_or(|conv| !matches!(conv.shape[..], [_, taps, 1] if taps > 1)) {
             return;
         }
         self.spec.final_norm.gain = NormGain::Stored;
-        for layer in &mut self.spec.layers {
-            let norms = [&mut layer.mixer_norms, &mut layer.ffn_norms].into_iter();
-            norms.flat_map(Norms::all_mut).for_each(|norm| norm.gain = NormGain::Stored);
-            if let Mixer::Attention(AttentionMixer { head_norm: Some(norm), .. }) = &mut layer.mixer
-            {
-                norm.gain = NormGain::Stored;
+        for step in self.spec.layers.iter_mut().flat_map(|layer| &mut layer.steps) {
+            step.norms.all_mut().into_iter().for_each(|norm| norm.gain = NormGain::Stored);
+            for branch in &mut step.branches {
+                if let Branch::Mixer(Mixer::Attention(AttentionMixer {
+                    head_norm: Some(norm),
+                    ..
+                })) = branch
+                {
+                    norm.gain = NormGain::Stored;
+                }
             }
         }
     }
@@ -109,13 +112,7 @@ impl<'a> Loader<'a> {
             }
         }
         for (i, layer) in self.spec.layers.iter().enumerate() {
-            let layer_name = layer_name(i);
-            if let Mixer::Attention(AttentionMixer { head_norm: None, .. }) = &layer.mixer {
-                unused.push(format!("{layer_name}.self_attn.q_norm.weight"));
-            }
-            if matches!(layer.ffn_norms, Norms::Pre(_)) {
-                unused.push(format!("{layer_name}.post_feedforward_layernorm.weight"));
-            }
+            unused.extend(unused_in(layer, &layer_name(i)));
         }
         match unused.into_iter().find(|tensor| self.checkpoint.contains(tensor)) {
             Some(tensor) => Err(Error::UnusedTerm { tensor, family: self.spec.family }),
@@ -192,6 +189,19 @@ impl<'a> Loader<'a> {
         Ok(self.checkpoint.vector(&format!("{}.bias", linear.name), linear.rows)?)
     }
 
+    /// A norm's bias, if it has one.
+    pub(crate) fn norm_bias(
+        &self,
+        norm: &Norm,
+        name: &str,
+        len: usize,
+    ) -> Result<Option<Vec<f32>>, Error> {
+        match norm.bias {
+            Bias::Absent => Ok(None),
+            Bias::Stored => Ok(Some(self.numbers(&format!("{name}.bias"), len)?)),
+        }
+    }
+
     /// A norm's gain.
     pub(crate) fn gain(&self, name: &str, len: usize) -> Result<Vec<f32>, Error> {
         Ok(self.checkpoint.vector(&format!("{name}.weight"), len)?)
@@ -251,4 +261,23 @@ impl<'a> Loader<'a> {
             }
         })
     }
+}
+
+/// Norms, and biases of norms, that other families have in a layer of this name.
+fn unused_in(layer: &Layer, name: &str) -> Vec<String> {
+    let mut unused = Vec::new();
+    for norm in layer.norms().filter(|norm| norm.bias == Bias::Absent) {
+        unused.push(format!("{}.bias", norm.name_in(name)));
+    }
+    if layer.norms().all(|norm| norm.name != "post_feedforward_layernorm") {
+        unused.push(format!("{name}.post_feedforward_layernorm.weight"));
+    }
+    for branch in layer.branches() {
+        if let Branch::Mixer(Mixer::Attention(attention)) = branch
+            && attention.head_norm.is_none()
+        {
+            unused.push(format!("{name}.{}.q_norm.weight", attention.name));
+        }
+    }
+    unused
 }

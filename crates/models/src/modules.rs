@@ -5,7 +5,7 @@
 
 use backend::NormGain;
 
-use crate::recipe::{Bias, Head, Layer, ModelSpec, Norm, Norms};
+use crate::recipe::{Bias, Branch, Head, Layer, ModelSpec, Norm};
 use crate::{ffn, mixers};
 
 /// One named piece of a model.
@@ -133,8 +133,7 @@ impl ModelSpec {
         for (i, layer) in self.layers.iter().enumerate() {
             list.extend(self.layer_modules(i, layer));
         }
-        let kind = self.final_norm.gain;
-        list.push(Module::Gain { name: self.final_norm_name(), len: self.hidden, kind });
+        list.extend(self.final_norm.modules(self.final_norm_name(), self.hidden));
         if self.head != Head::Tied {
             list.push(Module::Linear(self.lm_head()));
         }
@@ -143,15 +142,15 @@ impl ModelSpec {
 
     fn layer_modules(&self, i: usize, layer: &Layer) -> Vec<Module> {
         let parent = layer_name(i);
-        let norms = [&layer.mixer_norms, &layer.ffn_norms].into_iter().flat_map(Norms::all);
-        let gain = |norm: &Norm| Module::Gain {
-            name: format!("{parent}.{}", norm.name),
-            len: self.hidden,
-            kind: norm.gain,
-        };
-        let mut list: Vec<Module> = norms.map(gain).collect();
-        list.extend(mixers::modules(&layer.mixer, &parent, self.hidden));
-        list.extend(ffn::modules(&layer.ffn, &parent, self.hidden));
+        let norms = layer.norms();
+        let norms = norms.flat_map(|norm| norm.modules(norm.name_in(&parent), self.hidden));
+        let mut list: Vec<Module> = norms.collect();
+        for branch in layer.branches() {
+            list.extend(match branch {
+                Branch::Mixer(mixer) => mixers::modules(mixer, &parent, self.hidden),
+                Branch::Ffn(ffn) => ffn::modules(ffn, &parent, self.hidden),
+            });
+        }
         list
     }
 
@@ -164,29 +163,28 @@ impl ModelSpec {
     }
 
     pub(crate) fn final_norm_name(&self) -> String {
-        format!("model.{}", self.final_norm.name)
+        self.final_norm.name_in("model")
+    }
+}
+
+impl Norm {
+    /// Its full name in `parent`.
+    pub(crate) fn name_in(&self, parent: &str) -> String {
+        format!("{parent}.{}", self.name)
+    }
+
+    /// What is stored of it under `name`, for `len` columns.
+    pub(crate) fn modules(&self, name: String, len: usize) -> Vec<Module> {
+        let bias = match self.bias {
+            Bias::Absent => None,
+            Bias::Stored => Some(Module::Vector { name: format!("{name}.bias"), shape: vec![len] }),
+        };
+        let gain = Module::Gain { name, len, kind: self.gain };
+        [gain].into_iter().chain(bias).collect()
     }
 }
 
 /// The name of layer `i`, which its parts begin with.
 pub(crate) fn layer_name(i: usize) -> String {
     format!("model.layers.{i}")
-}
-
-impl Norms {
-    /// The norms, to change.
-    pub(crate) fn all_mut(&mut self) -> Vec<&mut Norm> {
-        match self {
-            Norms::Pre(norm) => vec![norm],
-            Norms::Sandwich { before, after } => vec![before, after],
-        }
-    }
-
-    /// The norms, in the order they are applied.
-    pub fn all(&self) -> Vec<&Norm> {
-        match self {
-            Norms::Pre(norm) => vec![norm],
-            Norms::Sandwich { before, after } => vec![before, after],
-        }
-    }
 }

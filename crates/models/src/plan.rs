@@ -10,7 +10,7 @@ use crate::Error;
 use crate::decoder::ScratchSizes;
 use crate::loader::Loader;
 use crate::modules::Module;
-use crate::recipe::{AttentionMixer, Head, Layer, Mixer, ModelSpec};
+use crate::recipe::{AttentionMixer, Head, Mixer, ModelSpec};
 
 /// Bytes of one cached number: keys and values are stored in f16.
 const KV_BYTES: usize = 2;
@@ -31,26 +31,26 @@ impl ModelSpec {
         self.modules().iter().fold(head, |sum, module| sum.saturating_add(module.n_active_params()))
     }
 
-    /// Bytes that one more position takes in the caches of all layers together.
+    /// Bytes that one more position takes in the caches of all mixers together.
     pub fn kv_bytes_per_token(&self) -> usize {
-        let per_token = |layer: &Layer| match layer.mixer.cache() {
+        let per_token = |mixer: &Mixer| match mixer.cache() {
             Cache::Pages { bytes_per_token, .. } => bytes_per_token,
             Cache::State { .. } => 0,
         };
-        self.layers.iter().map(per_token).sum()
+        self.mixers().map(per_token).sum()
     }
 
-    /// Bytes of one recurrent state in all layers together, however long the sequence is. 0: this
+    /// Bytes of one recurrent state of all mixers together, however long the sequence is. 0: this
     /// model has none.
     pub fn state_bytes(&self) -> usize {
-        let of_layer = |layer: &Layer| match layer.mixer.cache() {
+        let bytes = |mixer: &Mixer| match mixer.cache() {
             Cache::Pages { .. } => 0,
             Cache::State { bytes } => bytes,
         };
-        self.layers.iter().map(of_layer).fold(0, usize::saturating_add)
+        self.mixers().map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Bytes of one KV block in all layers together.
+    /// Bytes of one KV block of all mixers together.
     pub fn kv_bytes_per_block(&self) -> usize {
         BLOCK * self.kv_bytes_per_token()
     }
@@ -63,20 +63,20 @@ impl ModelSpec {
     }
 
     /// Bytes of keys and values that decoding one token at the end of `context` positions reads:
-    /// layers with a window read no more than it.
+    /// mixers with a window read no more than it.
     pub fn kv_bytes_read(&self, context: usize) -> usize {
-        let read = |layer: &Layer| match layer.mixer.cache() {
+        let read = |mixer: &Mixer| match mixer.cache() {
             Cache::Pages { bytes_per_token, window } => {
                 let seen = window.map_or(context, |window| window.min(context));
                 seen.saturating_mul(bytes_per_token)
             }
             Cache::State { .. } => 0,
         };
-        self.layers.iter().map(read).fold(0, usize::saturating_add)
+        self.mixers().map(read).fold(0, usize::saturating_add)
     }
 }
 
-/// What a layer remembers of a sequence, and what it costs.
+/// What a mixer remembers of a sequence, and what it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
     /// Keys and values of every position.
@@ -94,7 +94,7 @@ pub enum Cache {
 }
 
 impl Mixer {
-    /// What this layer remembers.
+    /// What it remembers.
     pub fn cache(&self) -> Cache {
         match self {
             Mixer::Attention(AttentionMixer { shape, .. }) => Cache::Pages {

@@ -3,7 +3,7 @@
 //! No weights, no device, no loops over tokens. A difference between families is a new variant here
 //! with its own file under `mixers/` or `ffn/`, never a flag in a shared struct.
 
-use backend::{Activation, Attention, Experts, GatedDelta, NormGain, Rope};
+use backend::{Activation, Attention, Experts, GatedDelta, NormCenter, NormGain, Rope};
 
 /// Everything there is to know about a model before a single weight is read.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,46 +26,69 @@ pub struct ModelSpec {
     pub final_norm: Norm,
     /// Where the output matrix comes from.
     pub head: Head,
-    /// `Some(c)`: logits become `c * tanh(logit / c)`.
+    /// What logits are multiplied with, usually 1.
+    pub logit_scale: f32,
+    /// `Some(c)`: logits then become `c * tanh(logit / c)`.
     pub final_soft_cap: Option<f32>,
 }
 
-/// One layer: two branches that are added to the residual stream one after the other.
+/// One layer: steps that are taken one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// How positions exchange information.
-    pub mixer: Mixer,
-    /// The norms around the mixer.
-    pub mixer_norms: Norms,
-    /// How one position is thought about.
-    pub ffn: Ffn,
-    /// The norms around the feed-forward part.
-    pub ffn_norms: Norms,
+    /// The first one first. Most layers have two, a mixer and a feed-forward part.
+    pub steps: Vec<Step>,
 }
 
-/// An RMS norm of the residual stream or of a branch.
+/// One thing that a layer adds to the residual stream:
+/// `x += scale * after(sum of branch(before(x)))`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Norm {
-    /// Its name in its layer, e.g. `input_layernorm`.
-    pub name: &'static str,
-    /// What the stored gain means.
-    pub gain: NormGain,
-    /// Added to the mean square.
-    pub eps: f32,
+pub struct Step {
+    /// The norms around the branches.
+    pub norms: Norms,
+    /// What reads the same rows side by side, at least one.
+    pub branches: Vec<Branch>,
+    /// What the sum is multiplied with, usually 1.
+    pub scale: f32,
 }
 
-/// The norms around one branch of a layer.
+/// One of the things a step is the sum of. Where it lies in a checkpoint is its own business.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Branch {
+    /// Positions exchange information.
+    Mixer(Mixer),
+    /// One position is thought about.
+    Ffn(Ffn),
+}
+
+/// The norms around the branches of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Norms {
     /// `x += branch(norm(x))`.
     Pre(Norm),
     /// `x += after(branch(before(x)))`.
     Sandwich {
-        /// Applied to what the branch reads.
+        /// Applied to what the branches read.
         before: Norm,
-        /// Applied to what the branch adds.
+        /// Applied to what they say.
         after: Norm,
     },
+    /// `x += norm(branch(x))`.
+    Post(Norm),
+}
+
+/// A norm of the residual stream or of what branches say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Norm {
+    /// Its name in its layer, e.g. `input_layernorm`.
+    pub name: &'static str,
+    /// What it measures from: an RMS norm from zero, a layer norm from the mean.
+    pub center: NormCenter,
+    /// What the stored gain means.
+    pub gain: NormGain,
+    /// Whether it adds a stored vector.
+    pub bias: Bias,
+    /// Added to the mean square.
+    pub eps: f32,
 }
 
 /// How a layer moves information between positions.
@@ -81,13 +104,17 @@ pub enum Mixer {
 /// Softmax attention with its projections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionMixer {
+    /// What it is called in its layer, usually `self_attn`.
+    pub name: &'static str,
     /// Heads, window, scale and soft cap.
     pub shape: Attention,
     /// How the checkpoint stores the input projections.
     pub qkv: Qkv,
     /// Whether the input projections have biases.
     pub qkv_bias: Bias,
-    /// Whether the output projection has a bias.
+    /// What the output projection is called, usually `o_proj`.
+    pub out: &'static str,
+    /// Whether it has a bias.
     pub out_bias: Bias,
     /// The norm on every head of q and k, whose names are `q_norm` and `k_norm`.
     pub head_norm: Option<HeadNorm>,
@@ -112,8 +139,8 @@ pub enum OutGate {
 pub enum Qkv {
     /// `q_proj`, `k_proj`, `v_proj`.
     Split,
-    /// `qkv_proj`, rows in this order.
-    Fused,
+    /// One matrix of this name, rows in this order.
+    Fused(&'static str),
 }
 
 /// Whether a linear layer adds a stored vector.
@@ -139,6 +166,8 @@ pub struct HeadNorm {
 pub enum Ffn {
     /// One gated feed-forward layer.
     Gated(GatedFfn),
+    /// One feed-forward layer without a gate.
+    Plain(PlainFfn),
     /// A router and many small gated layers.
     Moe(MoeFfn),
 }
@@ -146,6 +175,8 @@ pub enum Ffn {
 /// `down(act(gate(x)) * up(x))`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatedFfn {
+    /// What it is called in its layer, usually `mlp`.
+    pub name: &'static str,
     /// Columns between.
     pub inner: usize,
     /// The non-linearity.
@@ -153,6 +184,23 @@ pub struct GatedFfn {
     /// How the checkpoint stores gate and up.
     pub gate_up: GateUp,
     /// Whether all three projections have biases.
+    pub bias: Bias,
+}
+
+/// `down(act(up(x)))`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlainFfn {
+    /// What it is called in its layer, usually `mlp`.
+    pub name: &'static str,
+    /// Columns between.
+    pub inner: usize,
+    /// The non-linearity.
+    pub activation: Activation,
+    /// What the projection up is called.
+    pub up: &'static str,
+    /// What the projection down is called.
+    pub down: &'static str,
+    /// Whether both have biases.
     pub bias: Bias,
 }
 
@@ -168,6 +216,8 @@ pub enum GateUp {
 /// A mixture of experts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MoeFfn {
+    /// What it is called in its layer, usually `mlp`.
+    pub name: &'static str,
     /// How many, how wide, how they are chosen.
     pub experts: Experts,
     /// What every row passes through besides.
@@ -203,6 +253,70 @@ impl Bias {
         match self {
             Bias::Absent => 0,
             Bias::Stored => n,
+        }
+    }
+}
+
+impl ModelSpec {
+    /// Every mixer, in the order of the layers, of their steps, and of the branches of these.
+    pub fn mixers(&self) -> impl Iterator<Item = &Mixer> {
+        self.layers.iter().flat_map(Layer::branches).filter_map(|branch| match branch {
+            Branch::Mixer(mixer) => Some(mixer),
+            Branch::Ffn(_) => None,
+        })
+    }
+}
+
+impl Layer {
+    /// Every branch, in the order of the steps.
+    pub fn branches(&self) -> impl Iterator<Item = &Branch> {
+        self.steps.iter().flat_map(|step| &step.branches)
+    }
+
+    /// Every norm around branches, in the order in which they are applied.
+    pub fn norms(&self) -> impl Iterator<Item = &Norm> {
+        self.steps.iter().flat_map(|step| step.norms.all())
+    }
+}
+
+impl Step {
+    /// A step of one branch that is added as it is.
+    pub fn new(norms: Norms, branch: impl Into<Branch>) -> Step {
+        Step { norms, branches: vec![branch.into()], scale: 1.0 }
+    }
+
+    /// Whether rows of other positions have a part in it.
+    pub(crate) fn mixes(&self) -> bool {
+        self.branches.iter().any(|branch| matches!(branch, Branch::Mixer(_)))
+    }
+}
+
+impl From<Mixer> for Branch {
+    fn from(mixer: Mixer) -> Branch {
+        Branch::Mixer(mixer)
+    }
+}
+
+impl From<Ffn> for Branch {
+    fn from(ffn: Ffn) -> Branch {
+        Branch::Ffn(ffn)
+    }
+}
+
+impl Norms {
+    /// The norms, in the order they are applied.
+    pub fn all(&self) -> Vec<&Norm> {
+        match self {
+            Norms::Pre(norm) | Norms::Post(norm) => vec![norm],
+            Norms::Sandwich { before, after } => vec![before, after],
+        }
+    }
+
+    /// The norms, to change.
+    pub(crate) fn all_mut(&mut self) -> Vec<&mut Norm> {
+        match self {
+            Norms::Pre(norm) | Norms::Post(norm) => vec![norm],
+            Norms::Sandwich { before, after } => vec![before, after],
         }
     }
 }

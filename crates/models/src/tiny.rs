@@ -8,13 +8,13 @@ use weights::{Checkpoint, Dtype, Float, Tensor};
 
 use crate::modules::{Linear, Module};
 use crate::recipe::{Bias, Head, ModelSpec};
-use crate::{Error, recipe};
+use crate::{Error, families, recipe};
 
 /// Tokens of a tiny model: all bytes and a few special ones.
 pub const VOCAB: usize = 264;
 
-/// A small config of a family by one of its `model_type` names; `None` for a family of which there
-/// is no tiny version.
+/// A small config of a family by one of its `model_type` names; `None` for a name that is not
+/// supported.
 pub fn config(model_type: &str) -> Option<Value> {
     let mut config = json!({
         "model_type": model_type, "vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 96,
@@ -22,29 +22,7 @@ pub fn config(model_type: &str) -> Option<Value> {
         "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10_000.0,
         "tie_word_embeddings": false, "bos_token_id": 256, "eos_token_id": 257,
     });
-    let more = match model_type {
-        "llama" | "qwen2" | "qwen3" => json!({}),
-        "mistral" => json!({"sliding_window": 40}),
-        "phi3" => json!({"partial_rotary_factor": 0.75}),
-        "qwen2_moe" | "qwen3_moe" => json!({
-            "moe_intermediate_size": 32, "num_experts": 6, "num_experts_per_tok": 2,
-            "shared_expert_intermediate_size": 64, "norm_topk_prob": true,
-        }),
-        "gemma2" => json!({
-            "tie_word_embeddings": true, "sliding_window": 40, "query_pre_attn_scalar": 16,
-        }),
-        "gemma3_text" => json!({
-            "tie_word_embeddings": true, "sliding_window": 40, "query_pre_attn_scalar": 16,
-            "sliding_window_pattern": 3,
-        }),
-        "qwen3_next" | "qwen3_5_text" | "qwen3_5_moe_text" => json!({
-            "full_attention_interval": 3, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-            "linear_key_head_dim": 16, "linear_value_head_dim": 24, "linear_conv_kernel_dim": 4,
-            "moe_intermediate_size": 32, "num_experts": 6, "num_experts_per_tok": 2,
-            "shared_expert_intermediate_size": 64,
-        }),
-        _ => return None,
-    };
+    let more = families::tiny(model_type)?;
     config.as_object_mut()?.extend(more.as_object()?.clone());
     Some(config)
 }

@@ -3,11 +3,12 @@
 //!
 //! Not a base class: a family takes the values and builds its own layers from them.
 
-use backend::{Activation, Attention, NormGain, Rope};
+use backend::{Activation, Attention, NormCenter, NormGain, Rope};
 
 use crate::config::{Config, wrong};
 use crate::recipe::{
     AttentionMixer, Bias, Ffn, GateUp, GatedFfn, Head, Layer, Mixer, Norm, Norms, OutGate, Qkv,
+    Step,
 };
 use crate::rope::RopeShape;
 use crate::{Error, ModelSpec};
@@ -64,7 +65,7 @@ impl Trunk {
             heads,
             kv_heads,
             head_dim,
-            eps: c.positive("rms_norm_eps")?.unwrap_or(1e-6),
+            eps: eps(c)?,
             activation: activation(c)?,
             head: head(c)?,
         })
@@ -85,9 +86,11 @@ impl Trunk {
     /// Attention with split, bias-free projections, the first rotation, no head norm and no gate.
     pub(crate) fn attention(&self, window: Option<usize>) -> AttentionMixer {
         AttentionMixer {
+            name: "self_attn",
             shape: self.shape(window),
             qkv: Qkv::Split,
             qkv_bias: Bias::Absent,
+            out: "o_proj",
             out_bias: Bias::Absent,
             head_norm: None,
             rope: Some(0),
@@ -97,21 +100,29 @@ impl Trunk {
 
     /// A feed-forward layer with split, bias-free projections.
     pub(crate) fn gated(&self, inner: usize) -> GatedFfn {
-        GatedFfn { inner, activation: self.activation, gate_up: GateUp::Split, bias: Bias::Absent }
+        GatedFfn {
+            name: "mlp",
+            inner,
+            activation: self.activation,
+            gate_up: GateUp::Split,
+            bias: Bias::Absent,
+        }
     }
 
-    /// A norm whose stored gain is the gain.
+    /// An RMS norm whose stored gain is the gain.
     pub(crate) fn norm(&self, name: &'static str) -> Norm {
-        Norm { name, gain: NormGain::Stored, eps: self.eps }
+        let (center, gain, bias) = (NormCenter::Zero, NormGain::Stored, Bias::Absent);
+        Norm { name, center, gain, bias, eps: self.eps }
     }
 
     /// The layer of llama and everything that looks like it: one norm before each branch.
     pub(crate) fn pre_norm_layer(&self, attention: AttentionMixer, ffn: Ffn) -> Layer {
+        let norms = |name| Norms::Pre(self.norm(name));
         Layer {
-            mixer: Mixer::Attention(attention),
-            mixer_norms: Norms::Pre(self.norm("input_layernorm")),
-            ffn,
-            ffn_norms: Norms::Pre(self.norm("post_attention_layernorm")),
+            steps: vec![
+                Step::new(norms("input_layernorm"), Mixer::Attention(attention)),
+                Step::new(norms("post_attention_layernorm"), ffn),
+            ],
         }
     }
 
@@ -139,6 +150,7 @@ impl Trunk {
             layers,
             final_norm: self.norm("norm"),
             head: self.head,
+            logit_scale: 1.0,
             final_soft_cap: None,
         }
     }
@@ -173,13 +185,25 @@ impl Trunk {
     }
 }
 
+/// What is added to a mean square, by the names that it has.
+fn eps(c: &Config) -> Result<f32, Error> {
+    for key in ["rms_norm_eps", "layer_norm_eps", "norm_epsilon", "layer_norm_epsilon"] {
+        if let Some(eps) = c.positive(key)? {
+            return Ok(eps);
+        }
+    }
+    Ok(1e-6)
+}
+
 fn activation(c: &Config) -> Result<Activation, Error> {
     let key = if c.get("hidden_activation").is_some() { "hidden_activation" } else { "hidden_act" };
     match c.text(key)?.unwrap_or("silu") {
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu_pytorch_tanh" | "gelu_new" => Ok(Activation::GeluTanh),
         "gelu" => Ok(Activation::GeluErf),
-        other => Err(wrong(key, "silu, gelu or gelu_pytorch_tanh", &other.into())),
+        "relu" => Ok(Activation::Relu),
+        "relu2" => Ok(Activation::ReluSquared),
+        other => Err(wrong(key, "silu, gelu, gelu_pytorch_tanh, relu or relu2", &other.into())),
     }
 }
 

@@ -6,15 +6,16 @@ use super::data::{Rng, Rows, batch, download, upload};
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::{Input, Output, RowNorm};
 use crate::reference::Reference;
-use crate::{Activation, Backend, Experts, Gating, NormGain};
+use crate::{Activation, Backend, Experts, Gating, NormCenter, NormGain};
 
 /// One op with everything but its rows.
 #[derive(Debug)]
 enum RowOp {
     Embed { table: Matrix, scale: f32 },
     Linear { parts: Vec<Matrix>, bias: Option<Vec<f32>>, form: Form },
-    RmsNorm { gain: Vec<f32>, kind: NormGain },
-    Add { cols: usize },
+    Norm { center: NormCenter, gain: Vec<f32>, kind: NormGain, bias: Option<Vec<f32>> },
+    Add { cols: usize, scale: f32 },
+    Scale { cols: usize, by: f32 },
     Glu { cols: usize, activation: Activation },
     Gather { cols: usize },
     SoftCap { cols: usize, cap: f32 },
@@ -31,11 +32,21 @@ enum Form {
     Normed(Vec<f32>),
     /// Adds to what is there.
     Onto,
+    /// Puts a layer norm before and an activation behind.
+    Activated(Vec<f32>, Activation),
     /// Norms its input and gates.
     Gated(Vec<f32>, Activation),
 }
 
 const EPS: f32 = 1e-6;
+
+const ACTIVATIONS: [Activation; 5] = [
+    Activation::Silu,
+    Activation::GeluTanh,
+    Activation::GeluErf,
+    Activation::Relu,
+    Activation::ReluSquared,
+];
 
 impl RowOp {
     /// For messages: the op and its constants, without the numbers.
@@ -47,7 +58,10 @@ impl RowOp {
                     parts.iter().map(|m| format!("{} {}x{}", m.name, m.rows, m.cols)).collect();
                 format!("linear {parts:?}, bias: {}, {}", bias.is_some(), form.name())
             }
-            RowOp::RmsNorm { gain, kind } => format!("rms_norm {kind:?} of {}", gain.len()),
+            RowOp::Norm { center, gain, kind, bias } => {
+                let (cols, bias) = (gain.len(), bias.is_some());
+                format!("norm from {center:?}, {kind:?}, bias: {bias}, of {cols}")
+            }
             RowOp::Experts { spec, gate_up, .. } => format!("experts {spec:?} {}", gate_up.name),
             op => format!("{op:?}"),
         }
@@ -62,10 +76,12 @@ impl RowOp {
             }
             RowOp::Linear { parts, form: Form::Onto, .. } => vec![parts[0].cols, n_outputs(parts)],
             RowOp::Linear { parts, .. } => vec![parts[0].cols],
-            RowOp::RmsNorm { gain, .. } => vec![gain.len()],
-            RowOp::Add { cols } | RowOp::Gate { cols } => vec![*cols, *cols],
+            RowOp::Norm { gain, .. } => vec![gain.len()],
+            RowOp::Add { cols, .. } | RowOp::Gate { cols } => vec![*cols, *cols],
             RowOp::Glu { cols, .. } => vec![2 * cols],
-            RowOp::Gather { cols } | RowOp::SoftCap { cols, .. } => vec![*cols],
+            RowOp::Gather { cols } | RowOp::Scale { cols, .. } | RowOp::SoftCap { cols, .. } => {
+                vec![*cols]
+            }
             RowOp::Experts { spec, gate_up, .. } => vec![gate_up.cols, spec.n],
             RowOp::AddGated { cols } => vec![*cols, 1, *cols],
         };
@@ -82,9 +98,10 @@ impl RowOp {
             RowOp::Embed { table, .. } => table.cols,
             RowOp::Linear { parts, form: Form::Gated(..), .. } => n_outputs(parts) / 2,
             RowOp::Linear { parts, .. } => n_outputs(parts),
-            RowOp::RmsNorm { gain, .. } => gain.len(),
+            RowOp::Norm { gain, .. } => gain.len(),
             RowOp::Experts { spec, down, .. } => down.rows / spec.n,
-            RowOp::Add { cols }
+            RowOp::Add { cols, .. }
+            | RowOp::Scale { cols, .. }
             | RowOp::Glu { cols, .. }
             | RowOp::Gather { cols }
             | RowOp::SoftCap { cols, .. }
@@ -96,7 +113,9 @@ impl RowOp {
     fn tolerance(&self, tolerance: Tolerance) -> f32 {
         match self {
             // A product of two results and a steep function: their errors add up.
-            RowOp::Linear { form: Form::Gated(..), .. } => 3.0 * tolerance.linear,
+            RowOp::Linear { form: Form::Gated(..) | Form::Activated(..), .. } => {
+                3.0 * tolerance.linear
+            }
             RowOp::Linear { .. } | RowOp::Experts { .. } => tolerance.linear,
             _ => tolerance.other,
         }
@@ -121,9 +140,12 @@ impl RowOp {
                 }
                 form.run(device, &bufs[0], (&weight, bias.as_ref()), &mut out);
             }
-            RowOp::RmsNorm { gain, kind } => {
-                let norm = RowNorm { gain: &device.vector(gain), kind: *kind, eps: EPS };
-                device.rms_norm(&bufs[0], norm, &mut out)
+            RowOp::Norm { center, gain, kind, bias } => {
+                let bias = bias.as_deref().map(|bias| device.vector(bias));
+                let gain = &device.vector(gain);
+                let (center, kind, bias) = (*center, *kind, bias.as_ref());
+                let norm = RowNorm { center, gain, kind, bias, eps: EPS };
+                device.norm(&bufs[0], norm, &mut out)
             }
             RowOp::Glu { activation, .. } => device.glu(&bufs[0], *activation, &mut out),
             RowOp::Gather { .. } => {
@@ -136,9 +158,13 @@ impl RowOp {
                 let down = device.weight(std::slice::from_ref(down));
                 device.experts(&bufs[0], &bufs[1], spec, &gate_up, &down, &mut out)
             }
-            RowOp::Add { .. } => {
+            RowOp::Add { scale, .. } => {
                 out = bufs.swap_remove(0);
-                device.add(&mut out, &bufs[0]);
+                device.add(&mut out, &bufs[0], *scale);
+            }
+            RowOp::Scale { by, .. } => {
+                out = bufs.swap_remove(0);
+                device.scale(&mut out, *by);
             }
             RowOp::SoftCap { cap, .. } => {
                 out = bufs.swap_remove(0);
@@ -163,6 +189,7 @@ impl Form {
             Form::Plain => "plain".into(),
             Form::Normed(_) => "normed".into(),
             Form::Onto => "onto".into(),
+            Form::Activated(_, activation) => format!("layer-normed, then {activation:?}"),
             Form::Gated(_, activation) => format!("normed and gated by {activation:?}"),
         }
     }
@@ -175,10 +202,16 @@ impl Form {
         out: &mut B::Buf,
     ) {
         let gain = match self {
-            Form::Normed(gain) | Form::Gated(gain, _) => Some(device.vector(gain)),
+            Form::Normed(gain) | Form::Activated(gain, _) | Form::Gated(gain, _) => {
+                Some(device.vector(gain))
+            }
             Form::Plain | Form::Onto => None,
         };
-        let norm = |gain| RowNorm { gain, kind: NormGain::Stored, eps: EPS };
+        let center = match self {
+            Form::Activated(..) => NormCenter::Mean,
+            _ => NormCenter::Zero,
+        };
+        let norm = |gain| RowNorm { center, ..RowNorm::rms(gain, NormGain::Stored, EPS) };
         let x = match &gain {
             Some(gain) => Input::Normed { x, norm: norm(gain) },
             None => Input::Rows(x),
@@ -186,6 +219,7 @@ impl Form {
         let out = match self {
             Form::Plain | Form::Normed(_) => Output::Into(out),
             Form::Onto => Output::Onto(out),
+            Form::Activated(_, activation) => Output::Activated(*activation, out),
             Form::Gated(_, activation) => Output::Gated(*activation, out),
         };
         device.linear(x, weight, bias, out);
@@ -228,18 +262,31 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
     ops.extend(expert_ops(rng));
     for cols in [1, 7, 64, 577] {
         let gain = rng.vector(cols);
-        ops.push(RowOp::RmsNorm { gain: gain.clone(), kind: NormGain::Stored });
-        ops.push(RowOp::RmsNorm { gain, kind: NormGain::OnePlus });
-        for activation in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf] {
+        for (center, kind, bias) in norms(rng, cols) {
+            ops.push(RowOp::Norm { center, gain: gain.clone(), kind, bias });
+        }
+        for activation in ACTIVATIONS {
             ops.push(RowOp::Glu { cols, activation });
         }
-        ops.push(RowOp::Add { cols });
+        ops.push(RowOp::Add { cols, scale: 1.0 });
+        ops.push(RowOp::Add { cols, scale: 0.22 });
+        ops.push(RowOp::Scale { cols, by: 0.0625 });
         ops.push(RowOp::Gather { cols });
         ops.push(RowOp::SoftCap { cols, cap: 2.5 });
         ops.push(RowOp::Gate { cols });
         ops.push(RowOp::AddGated { cols });
     }
     ops
+}
+
+/// Every kind of norm, with and without a bias of `cols` numbers.
+fn norms(rng: &mut Rng, cols: usize) -> [(NormCenter, NormGain, Option<Vec<f32>>); 4] {
+    [
+        (NormCenter::Zero, NormGain::Stored, None),
+        (NormCenter::Zero, NormGain::OnePlus, None),
+        (NormCenter::Mean, NormGain::Stored, None),
+        (NormCenter::Mean, NormGain::OnePlus, Some(rng.vector(cols))),
+    ]
 }
 
 /// Weights of several parts, columns that fill no vector, a scaled embedding.
@@ -281,7 +328,8 @@ fn formed_ops(rng: &mut Rng) -> Vec<RowOp> {
         // Small, so that gates are not so far below zero that nothing of them is left.
         let gain: Vec<f32> = (128..384).map(|i| i as f32 / 4096.0).collect();
         op(Form::Normed(gain.clone()));
-        for activation in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf] {
+        for activation in ACTIVATIONS {
+            op(Form::Activated(gain.clone(), activation));
             op(Form::Gated(gain.clone(), activation));
         }
     }

@@ -5,9 +5,9 @@
 
 use half::f16;
 
-use super::dense::{cap_score, normalize};
+use super::dense::{cap_score, norm_row};
 use super::{Buf, Reference, dot, softmax};
-use crate::ops::{AttentionOps, DeviceError, HeadNorm};
+use crate::ops::{AttentionOps, DeviceError, HeadNorm, RowNorm};
 use crate::{Attention, BLOCK, Batch, BlockId, Rope, RopeLayout, Span};
 
 /// Keys and values of one layer: one `[k | v]` row per position of every block, rounded to f16.
@@ -75,7 +75,7 @@ impl AttentionOps for Reference {
             for (i, head) in heads.take(spec.heads + spec.kv_heads).enumerate() {
                 if let Some(norm) = norm {
                     let gain = if i < spec.heads { norm.q } else { norm.k };
-                    normalize(head, gain, norm.kind, norm.eps);
+                    norm_row(head, RowNorm::rms(gain, norm.kind, norm.eps));
                 }
                 if let Some((rope, angles)) = rotation {
                     rotate(head, rope.layout, angles.row(r));

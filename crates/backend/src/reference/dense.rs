@@ -2,7 +2,7 @@
 
 use super::{Buf, Reference, Weight, activate, dot, sigmoid};
 use crate::ops::{DenseOps, Input, Memory, Output, RowNorm};
-use crate::{Activation, Batch, NormGain};
+use crate::{Activation, Batch, NormCenter, NormGain};
 
 impl DenseOps for Reference {
     fn embed(&self, table: &Weight, batch: &Batch, scale: f32, out: &mut Buf) {
@@ -25,26 +25,30 @@ impl DenseOps for Reference {
             Input::Rows(x) => return product(self, x, w, bias, out),
             Input::Normed { x, norm } => {
                 let mut normed = self.buf(x.rows * x.cols);
-                self.rms_norm(x, norm, &mut normed);
+                self.norm(x, norm, &mut normed);
                 normed
             }
         };
         product(self, &normed, w, bias, out);
     }
 
-    fn rms_norm(&self, x: &Buf, norm: RowNorm<'_, Vec<f32>>, out: &mut Buf) {
+    fn norm(&self, x: &Buf, norm: RowNorm<'_, Vec<f32>>, out: &mut Buf) {
         out.shape(x.rows, x.cols);
         for r in 0..x.rows {
             out.row_mut(r).copy_from_slice(x.row(r));
-            normalize(out.row_mut(r), norm.gain, norm.kind, norm.eps);
+            norm_row(out.row_mut(r), norm);
         }
     }
 
-    fn add(&self, x: &mut Buf, y: &Buf) {
+    fn add(&self, x: &mut Buf, y: &Buf, scale: f32) {
         assert_eq!((x.rows, x.cols), (y.rows, y.cols), "only equal shapes are added");
         for r in 0..x.rows {
-            x.row_mut(r).iter_mut().zip(y.row(r)).for_each(|(x, y)| *x += y);
+            x.row_mut(r).iter_mut().zip(y.row(r)).for_each(|(x, y)| *x += scale * y);
         }
+    }
+
+    fn scale(&self, x: &mut Buf, by: f32) {
+        x.elements_mut().iter_mut().for_each(|x| *x *= by);
     }
 
     fn glu(&self, x: &Buf, act: Activation, out: &mut Buf) {
@@ -98,7 +102,13 @@ fn product(
             out.shape(y.rows, y.cols);
             out.elements_mut().copy_from_slice(y.elements_mut());
         }
-        Output::Onto(out) => device.add(out, &y),
+        Output::Onto(out) => device.add(out, &y, 1.0),
+        Output::Activated(act, out) => {
+            out.shape(y.rows, y.cols);
+            for (out, y) in out.elements_mut().iter_mut().zip(y.elements_mut()) {
+                *out = activate(act, *y) as f32;
+            }
+        }
         Output::Gated(act, out) => device.glu(&y, act, out),
     }
 }
@@ -116,16 +126,23 @@ pub(super) fn glu_row(x: &[f32], act: Activation, out: &mut [f32]) {
     }
 }
 
-/// Divides `x` by its root mean square, then multiplies it with the gain.
-pub(super) fn normalize(x: &mut [f32], gain: &[f32], kind: NormGain, eps: f32) {
+/// [`DenseOps::norm`] of one row.
+pub(super) fn norm_row(x: &mut [f32], norm: RowNorm<'_, Vec<f32>>) {
+    let RowNorm { center, gain, kind, bias, eps } = norm;
     assert_eq!(x.len(), gain.len(), "a norm has one gain per column");
-    let mean_square = dot(x, x) / x.len() as f64;
+    let mean = match center {
+        NormCenter::Zero => 0.0,
+        NormCenter::Mean => x.iter().map(|x| f64::from(*x)).sum::<f64>() / x.len() as f64,
+    };
+    let square = |x: &f32| (f64::from(*x) - mean).powi(2);
+    let mean_square = x.iter().map(square).sum::<f64>() / x.len() as f64;
     let scale = 1.0 / (mean_square + f64::from(eps)).sqrt();
-    for (x, gain) in x.iter_mut().zip(gain) {
+    for (i, x) in x.iter_mut().enumerate() {
         let gain = match kind {
-            NormGain::Stored => f64::from(*gain),
-            NormGain::OnePlus => 1.0 + f64::from(*gain),
+            NormGain::Stored => f64::from(gain[i]),
+            NormGain::OnePlus => 1.0 + f64::from(gain[i]),
         };
-        *x = (f64::from(*x) * scale * gain) as f32;
+        let bias = bias.map_or(0.0, |bias| f64::from(bias[i]));
+        *x = ((f64::from(*x) - mean) * scale * gain + bias) as f32;
     }
 }

@@ -124,6 +124,8 @@ fn activate(activation: Activation, x: f32) -> f64 {
             0.5 * x * (1.0 + libm::tanh(inner))
         }
         Activation::GeluErf => 0.5 * x * (1.0 + libm::erf(x / std::f64::consts::SQRT_2)),
+        Activation::Relu => x.max(0.0),
+        Activation::ReluSquared => x.max(0.0) * x.max(0.0),
     }
 }
 

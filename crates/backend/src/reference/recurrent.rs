@@ -1,8 +1,8 @@
 //! The gated delta rule, as loops: row after row, head after head.
 
-use super::dense::normalize;
+use super::dense::norm_row;
 use super::{Buf, Reference, activate, dot, sigmoid};
-use crate::ops::{DeltaWeights, DeviceError, RecurrentOps};
+use crate::ops::{DeltaWeights, DeviceError, RecurrentOps, RowNorm};
 use crate::{Activation, Batch, GatedDelta, NormGain, SlotId, Span};
 
 /// States of one layer. Each has the rows that the convolution looks back at, the oldest first, then
@@ -109,7 +109,7 @@ fn step(
             }
             out[j] = known(matrix, &q, j) as f32;
         }
-        normalize(out, weights.gain, NormGain::Stored, spec.eps);
+        norm_row(out, RowNorm::rms(weights.gain, NormGain::Stored, spec.eps));
         let z = &row[place.z][within * spec.v_dim..][..spec.v_dim];
         for (out, z) in out.iter_mut().zip(z) {
             *out = (f64::from(*out) * activate(Activation::Silu, *z)) as f32;

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use backend::ops::{Input, RowNorm};
+use backend::ops::Input;
 
 use super::plan::Needs;
 use crate::rounded::{GROUP, Rounded};
-use crate::{Buf, Cpu, Vector};
+use crate::{Buf, Cpu};
 
 /// Numbers below which a region of the pool costs more than it saves.
 const ALONE: usize = 8192;
@@ -55,7 +55,7 @@ impl Scratch {
                 let out = normed.reshape(x.rows(), x.cols());
                 cpu.each_row(out, x.cols(), |row, out| {
                     out.copy_from_slice(x.row(row));
-                    normalize(cpu, norm, out);
+                    cpu.norm_row(norm, out);
                 });
                 normed
             }
@@ -64,7 +64,7 @@ impl Scratch {
                     ROW.with_borrow_mut(|values| {
                         values.clear();
                         values.extend_from_slice(x.row(row));
-                        normalize(cpu, norm, values);
+                        cpu.norm_row(norm, values);
                         (cpu.kernels.round)(values, out);
                     });
                 });
@@ -76,10 +76,6 @@ impl Scratch {
         }
         Activated { floats: x.values(), rounded, cols: x.cols() }
     }
-}
-
-fn normalize(cpu: &Cpu, norm: RowNorm<'_, Vector>, row: &mut [f32]) {
-    (cpu.kernels.ops.normalize)(row, &norm.gain.0, norm.kind, norm.eps);
 }
 
 /// Calls `f(row, groups)` for every row of `x`.

@@ -259,11 +259,11 @@ proptest! {
         let (gain, bias) = (random.floats(cols), random.floats(2 * half));
         let cpu = Cpu::new(&Options { threads, ..Options::default() });
         let (w, gain, bias) = (cpu.weight(&parts), cpu.vector(&gain), cpu.vector(&bias));
-        let norm = RowNorm { gain: &gain, kind: NormGain::OnePlus, eps: 1e-6 };
+        let norm = RowNorm::rms(&gain, NormGain::OnePlus, 1e-6);
         let x = buf(&cpu, cols, &x);
         let bias = Some(&bias);
         let mut normed = cpu.buf(n_rows * cols);
-        cpu.rms_norm(&x, norm, &mut normed);
+        cpu.norm(&x, norm, &mut normed);
         let mut plain = cpu.buf(n_rows * 2 * half);
         cpu.linear(Input::Rows(&normed), &w, bias, Output::Into(&mut plain));
         let mut out = cpu.buf(n_rows * 2 * half);
@@ -271,7 +271,7 @@ proptest! {
         prop_assert_eq!(bits(out.values()), bits(plain.values()));
 
         let mut want = buf(&cpu, 2 * half, &y);
-        cpu.add(&mut want, &plain);
+        cpu.add(&mut want, &plain, 1.0);
         let mut got = buf(&cpu, 2 * half, &y);
         cpu.linear(Input::Normed { x: &x, norm }, &w, bias, Output::Onto(&mut got));
         prop_assert_eq!(bits(got.values()), bits(want.values()));

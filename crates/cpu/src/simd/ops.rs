@@ -24,10 +24,14 @@ type AddValues = fn(&[BlockScores], seen: Range<usize>, values: &[u16], sums: &m
 
 /// The inner loops of all ops but linear layers, for one instruction set.
 pub(crate) struct OpKernels {
+    /// `x = x - mean(x)`.
+    pub(crate) center: fn(x: &mut [f32]),
     /// `x = x / sqrt(mean(x^2) + eps) * gain`.
     pub(crate) normalize: fn(x: &mut [f32], gain: &[f32], kind: NormGain, eps: f32),
     /// `out = act(gate) * up`, all three of one length.
     pub(crate) glu: fn(act: Activation, gate: &[f32], up: &[f32], out: &mut [f32]),
+    /// `x = act(x)`.
+    pub(crate) activate: fn(act: Activation, x: &mut [f32]),
     /// `x = cap * tanh(x / cap)`.
     pub(crate) soft_cap: fn(x: &mut [f32], cap: f32),
     /// `x = x * sigmoid(gate)`.
@@ -106,6 +110,16 @@ fn greater(a: f32, b: f32) -> f32 {
 }
 
 #[inline(always)]
+pub(super) fn center(x: &mut [f32]) {
+    let mut lanes = [0.0f32; LANES];
+    for x in x.chunks(LANES) {
+        lanes.iter_mut().zip(x).for_each(|(lane, x)| *lane += x);
+    }
+    let mean = fold(lanes, |a, b| a + b) / x.len() as f32;
+    x.iter_mut().for_each(|x| *x -= mean);
+}
+
+#[inline(always)]
 pub(super) fn normalize(x: &mut [f32], gain: &[f32], kind: NormGain, eps: f32) {
     assert_eq!(x.len(), gain.len(), "a norm has one gain per column");
     let mut lanes = [0.0f32; LANES];
@@ -128,20 +142,38 @@ pub(super) fn normalize(x: &mut [f32], gain: &[f32], kind: NormGain, eps: f32) {
     }
 }
 
-#[inline(always)]
-pub(super) fn glu(act: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    match act {
-        Activation::Silu => glu_by(math::silu, gate, up, out),
-        Activation::GeluTanh => glu_by(math::gelu_tanh, gate, up, out),
-        Activation::GeluErf => glu_by(math::gelu_erf, gate, up, out),
-    }
+/// `$body`, in which `$f` is the function that an activation names: compiled for each of them.
+macro_rules! by_activation {
+    ($act:expr, $f:ident => $body:expr) => {
+        by_activation!($act, $f => $body; Silu silu, GeluTanh gelu_tanh, GeluErf gelu_erf, Relu relu,
+            ReluSquared relu_squared)
+    };
+    ($act:expr, $f:ident => $body:expr; $($name:ident $function:ident),+) => {
+        match $act {
+            $(Activation::$name => {
+                let $f = math::$function;
+                $body
+            })+
+        }
+    };
 }
 
 #[inline(always)]
-fn glu_by(act: impl Fn(f32) -> f32, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
-        *out = act(*gate) * up;
-    }
+pub(super) fn glu(act: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    by_activation!(act, f => {
+        for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
+            *out = f(*gate) * up;
+        }
+    });
+}
+
+#[inline(always)]
+pub(super) fn activate(act: Activation, x: &mut [f32]) {
+    by_activation!(act, f => {
+        for x in x {
+            *x = f(*x);
+        }
+    });
 }
 
 #[inline(always)]
@@ -248,9 +280,13 @@ macro_rules! ops_table {
         /// Only for machines that have the instructions.
         pub(super) static OPS: OpKernels = OpKernels {
             // SAFETY: this table is for machines that have the instructions.
+            center: |x| unsafe { center(x) },
+            // SAFETY: as above.
             normalize: |x, gain, kind, eps| unsafe { normalize(x, gain, kind, eps) },
             // SAFETY: as above.
             glu: |act, gate, up, out| unsafe { glu(act, gate, up, out) },
+            // SAFETY: as above.
+            activate: |act, x| unsafe { activate(act, x) },
             // SAFETY: as above.
             soft_cap: |x, cap| unsafe { soft_cap(x, cap) },
             // SAFETY: as above.
@@ -276,6 +312,11 @@ macro_rules! ops_table {
         };
 
         #[target_feature(enable = $features)]
+        fn center(x: &mut [f32]) {
+            ops::center(x);
+        }
+
+        #[target_feature(enable = $features)]
         fn normalize(x: &mut [f32], gain: &[f32], kind: backend::NormGain, eps: f32) {
             ops::normalize(x, gain, kind, eps);
         }
@@ -283,6 +324,11 @@ macro_rules! ops_table {
         #[target_feature(enable = $features)]
         fn glu(act: backend::Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
             ops::glu(act, gate, up, out);
+        }
+
+        #[target_feature(enable = $features)]
+        fn activate(act: backend::Activation, x: &mut [f32]) {
+            ops::activate(act, x);
         }
 
         #[target_feature(enable = $features)]

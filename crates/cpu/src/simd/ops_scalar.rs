@@ -9,8 +9,10 @@ use super::ops::{self, BlockScores, OpKernels};
 use super::ops_delta;
 
 pub(super) static OPS: OpKernels = OpKernels {
+    center: |x| ops::center(x),
     normalize: |x, gain, kind, eps| ops::normalize(x, gain, kind, eps),
     glu: |act, gate, up, out| ops::glu(act, gate, up, out),
+    activate: |act, x| ops::activate(act, x),
     soft_cap: |x, cap| ops::soft_cap(x, cap),
     gate: |x, by| ops::gate(x, by),
     softmax: |x| ops::softmax(x),

@@ -10,6 +10,14 @@ use super::ops::{BlockScores, OpKernels, Running};
 use super::ops_delta::{Convolution, DeltaStep, STATE_COLS};
 use super::ops_scalar::OPS;
 
+const ACTIVATIONS: [Activation; 5] = [
+    Activation::Silu,
+    Activation::GeluTanh,
+    Activation::GeluErf,
+    Activation::Relu,
+    Activation::ReluSquared,
+];
+
 fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
 }
@@ -77,10 +85,20 @@ proptest! {
                 out
             });
         }
-        for act in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf] {
+        check(|ops| {
+            let mut out = a.to_vec();
+            (ops.center)(&mut out);
+            out
+        });
+        for act in ACTIVATIONS {
             check(|ops| {
                 let mut out = vec![0.0; n];
                 (ops.glu)(act, a, &b[..n], &mut out);
+                out
+            });
+            check(|ops| {
+                let mut out = a.to_vec();
+                (ops.activate)(act, &mut out);
                 out
             });
         }

@@ -2,7 +2,7 @@
 //! embeddings, soft caps, and a sliding window on every second layer.
 
 use super::*;
-use crate::recipe::{Ffn, Layer, Mixer, Norm, Norms};
+use crate::recipe::{Ffn, Layer, Mixer, Norm, Norms, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -35,18 +35,11 @@ pub(super) fn query_scale(c: &Config) -> Result<f32, Error> {
 /// A layer with a norm before and after each branch.
 pub(super) fn sandwich_layer(trunk: &Trunk, attention: AttentionMixer, ffn: Ffn) -> Layer {
     let norm = |name| Norm { gain: NormGain::OnePlus, ..trunk.norm(name) };
-    Layer {
-        mixer: Mixer::Attention(attention),
-        mixer_norms: Norms::Sandwich {
-            before: norm("input_layernorm"),
-            after: norm("post_attention_layernorm"),
-        },
-        ffn,
-        ffn_norms: Norms::Sandwich {
-            before: norm("pre_feedforward_layernorm"),
-            after: norm("post_feedforward_layernorm"),
-        },
-    }
+    let norms = |before, after| Norms::Sandwich { before: norm(before), after: norm(after) };
+    let mixer_norms = norms("input_layernorm", "post_attention_layernorm");
+    let ffn_norms = norms("pre_feedforward_layernorm", "post_feedforward_layernorm");
+    let attention = Mixer::Attention(attention);
+    Layer { steps: vec![Step::new(mixer_norms, attention), Step::new(ffn_norms, ffn)] }
 }
 
 /// What every Gemma does before its first and after its last layer.
@@ -55,4 +48,11 @@ pub(super) fn finish(c: &Config, mut spec: ModelSpec) -> Result<ModelSpec, Error
     spec.final_norm.gain = NormGain::OnePlus;
     spec.final_soft_cap = c.positive("final_logit_softcapping")?;
     Ok(spec)
+}
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({
+        "tie_word_embeddings": true, "sliding_window": 40, "query_pre_attn_scalar": 16,
+    })
 }

@@ -54,3 +54,11 @@ fn sliding_rope(c: &Config) -> Result<RopeParams, Error> {
     params.or("rope_theta", Some(&json!(10_000.0)));
     Ok(params)
 }
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({
+        "tie_word_embeddings": true, "sliding_window": 40, "query_pre_attn_scalar": 16,
+        "sliding_window_pattern": 3,
+    })
+}

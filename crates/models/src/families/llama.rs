@@ -20,3 +20,8 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let layers = windows.into_iter().map(layer).collect();
     Ok(trunk.spec("llama", vec![rope], layers))
 }
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({})
+}

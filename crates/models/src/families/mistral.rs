@@ -13,3 +13,8 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let layers = vec![layer; trunk.n_layers];
     Ok(trunk.spec("mistral", vec![rope], layers))
 }
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({"sliding_window": 40})
+}

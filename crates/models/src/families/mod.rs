@@ -18,6 +18,18 @@ macro_rules! families {
         /// Every `model_type` this build can run.
         pub const SUPPORTED: &[&str] = &[$($($model_type),+),+];
 
+        /// Families by the name of their recipe, each with its `model_type`s.
+        pub const FAMILIES: &[(&str, &[&str])] =
+            &[$((stringify!($family), &[$($model_type),+])),+];
+
+        /// What a tiny config of this `model_type` has beside the usual keys.
+        pub(crate) fn tiny(model_type: &str) -> Option<Value> {
+            match model_type {
+                $($($model_type)|+ => Some($family::tiny()),)+
+                _ => None,
+            }
+        }
+
         fn cook(
             model_type: &str,
             config: &Config,

@@ -11,8 +11,13 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let mut ffn = trunk.gated(c.need_size("intermediate_size")?);
     ffn.gate_up = GateUp::Fused;
     let mut attention = trunk.attention(window);
-    attention.qkv = Qkv::Fused;
+    attention.qkv = Qkv::Fused("qkv_proj");
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
     let layers = vec![trunk.pre_norm_layer(attention, Ffn::Gated(ffn)); trunk.n_layers];
     Ok(trunk.spec("phi3", vec![rope], layers))
+}
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({"partial_rotary_factor": 0.75})
 }

@@ -26,3 +26,8 @@ pub(super) fn upper_windows(c: &Config, trunk: &Trunk) -> Result<Vec<Option<usiz
     let views = trunk.views(c, |i| if i < first { View::Full } else { View::Sliding })?;
     trunk.windows(c, &views)
 }
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({})
+}

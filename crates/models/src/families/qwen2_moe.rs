@@ -46,7 +46,7 @@ pub(super) fn sparse_layers(c: &Config, trunk: &Trunk, shared: Shared) -> Result
             let inner = c.need_size("intermediate_size")?;
             return Ok(Ffn::Gated(trunk.gated(inner)));
         }
-        Ok(Ffn::Moe(MoeFfn { experts: experts.clone(), shared: shared.clone() }))
+        Ok(Ffn::Moe(MoeFfn { name: "mlp", experts: experts.clone(), shared: shared.clone() }))
     };
     (0..trunk.n_layers).map(ffn).collect()
 }
@@ -67,5 +67,13 @@ fn experts(c: &Config, trunk: &Trunk) -> Result<Experts, Error> {
         gating: if renormalised { Gating::SoftmaxRenormalised } else { Gating::Softmax },
         routed_scale: 1.0,
         activation: trunk.activation,
+    })
+}
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({
+        "moe_intermediate_size": 32, "num_experts": 6, "num_experts_per_tok": 2,
+        "shared_expert_intermediate_size": 64, "norm_topk_prob": true,
     })
 }

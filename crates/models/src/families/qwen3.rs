@@ -23,3 +23,8 @@ pub(super) fn attention(trunk: &Trunk, window: Option<usize>, bias: Bias) -> Att
     (attention.qkv_bias, attention.out_bias) = (bias, bias);
     attention
 }
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({})
+}

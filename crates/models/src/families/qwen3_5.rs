@@ -3,6 +3,7 @@
 
 use backend::DeltaLayout;
 
+pub(super) use super::qwen3_next::tiny;
 use super::qwen3_next::{Hybrid, hybrid, with_usual_values};
 use super::*;
 use crate::recipe::Ffn;

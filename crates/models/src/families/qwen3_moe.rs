@@ -15,3 +15,11 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let layers = ffns.into_iter().map(|ffn| trunk.pre_norm_layer(attention.clone(), ffn)).collect();
     Ok(trunk.spec("qwen3_moe", vec![rope], layers))
 }
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({
+        "moe_intermediate_size": 32, "num_experts": 6, "num_experts_per_tok": 2,
+        "norm_topk_prob": true,
+    })
+}

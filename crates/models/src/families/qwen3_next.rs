@@ -5,7 +5,7 @@ use backend::{DeltaLayout, GatedDelta};
 
 use super::qwen2_moe::sparse_layers;
 use super::*;
-use crate::recipe::{Ffn, HeadNorm, Layer, Mixer, Norm, Norms, OutGate, Shared};
+use crate::recipe::{Ffn, HeadNorm, Layer, Mixer, Norm, Norms, OutGate, Shared, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -52,15 +52,14 @@ pub(super) fn hybrid(
     attention.gate = OutGate::WithQuery;
     let attention = Mixer::Attention(attention);
     let delta = Mixer::GatedDelta(gated_delta(c, &trunk, kind.layout)?);
-    let norm = |name| Norms::Pre(Norm { gain: NormGain::OnePlus, ..trunk.norm(name) });
-    let layer = |(mix, ffn)| Layer {
-        mixer: match mix {
+    let norms = |name| Norms::Pre(Norm { gain: NormGain::OnePlus, ..trunk.norm(name) });
+    let layer = |(mix, ffn)| {
+        let mixer = match mix {
             Mix::Full => attention.clone(),
             Mix::Linear => delta.clone(),
-        },
-        mixer_norms: norm("input_layernorm"),
-        ffn,
-        ffn_norms: norm("post_attention_layernorm"),
+        };
+        let mixer = Step::new(norms("input_layernorm"), mixer);
+        Layer { steps: vec![mixer, Step::new(norms("post_attention_layernorm"), ffn)] }
     };
     let layers = mixes(c, trunk.n_layers)?.into_iter().zip(ffns).map(layer).collect();
     let mut spec = trunk.spec(kind.family, vec![rope], layers);
@@ -120,5 +119,15 @@ fn gated_delta(c: &Config, trunk: &Trunk, layout: DeltaLayout) -> Result<GatedDe
         taps,
         eps: trunk.eps,
         layout,
+    })
+}
+
+/// A small one, beside the usual keys.
+pub(super) fn tiny() -> Value {
+    json!({
+        "full_attention_interval": 3, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16, "linear_value_head_dim": 24, "linear_conv_kernel_dim": 4,
+        "moe_intermediate_size": 32, "num_experts": 6, "num_experts_per_tok": 2,
+        "shared_expert_intermediate_size": 64,
     })
 }

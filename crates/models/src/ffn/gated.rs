@@ -4,20 +4,21 @@ use backend::ops::{Input, Output};
 use backend::{Activation, Backend};
 
 use crate::Error;
-use crate::decoder::ScratchSizes;
+use crate::decoder::{Scratch, ScratchSizes};
 use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
 use crate::recipe::{GateUp, GatedFfn};
+use crate::step::Wiring;
 
 impl GatedFfn {
-    fn linear(&self, parent: &str, name: &str, rows: usize, cols: usize) -> Linear {
-        Linear { name: format!("{parent}.{name}"), rows, cols, bias: self.bias }
+    fn linear(&self, layer: &str, name: &str, rows: usize, cols: usize) -> Linear {
+        Linear { name: format!("{layer}.{}.{name}", self.name), rows, cols, bias: self.bias }
     }
 
     /// The projections to gate and up, in this order.
-    fn inputs(&self, parent: &str, hidden: usize) -> Vec<Linear> {
-        let linear = |name, rows| self.linear(parent, name, rows, hidden);
+    fn inputs(&self, layer: &str, hidden: usize) -> Vec<Linear> {
+        let linear = |name, rows| self.linear(layer, name, rows, hidden);
         match self.gate_up {
             GateUp::Split => {
                 vec![linear("gate_proj", self.inner), linear("up_proj", self.inner)]
@@ -26,13 +27,13 @@ impl GatedFfn {
         }
     }
 
-    fn output(&self, parent: &str, hidden: usize) -> Linear {
-        self.linear(parent, "down_proj", hidden, self.inner)
+    fn output(&self, layer: &str, hidden: usize) -> Linear {
+        self.linear(layer, "down_proj", hidden, self.inner)
     }
 
-    pub(super) fn modules(&self, parent: &str, hidden: usize) -> Vec<Module> {
-        let inputs = self.inputs(parent, hidden).into_iter();
-        inputs.chain([self.output(parent, hidden)]).map(Module::Linear).collect()
+    pub(super) fn modules(&self, layer: &str, hidden: usize) -> Vec<Module> {
+        let inputs = self.inputs(layer, hidden).into_iter();
+        inputs.chain([self.output(layer, hidden)]).map(Module::Linear).collect()
     }
 
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
@@ -48,18 +49,18 @@ pub(crate) struct GatedWeights<B: Backend> {
 }
 
 impl<B: Backend> GatedWeights<B> {
-    pub(super) fn load(
-        loader: &Loader,
-        b: &B,
-        ffn: &GatedFfn,
-        parent: &str,
-    ) -> Result<Self, Error> {
+    pub(super) fn load(loader: &Loader, b: &B, ffn: &GatedFfn, layer: &str) -> Result<Self, Error> {
         let hidden = loader.spec().hidden;
         Ok(GatedWeights {
             activation: ffn.activation,
-            gate_up: LinearWeights::load(loader, b, &ffn.inputs(parent, hidden))?,
-            down: LinearWeights::load(loader, b, &[ffn.output(parent, hidden)])?,
+            gate_up: LinearWeights::load(loader, b, &ffn.inputs(layer, hidden))?,
+            down: LinearWeights::load(loader, b, &[ffn.output(layer, hidden)])?,
         })
+    }
+
+    pub(super) fn forward(&self, b: &B, wiring: &Wiring<'_, B>, s: &mut Scratch<B>) {
+        self.enter(b, wiring.input(&s.x), &mut s.inner);
+        wiring.finish(b, (&self.down, &s.inner), &mut s.x, &mut s.y);
     }
 
     /// Gate, up and activation; [`GatedWeights::last`] makes the branch's answer of `inner`.

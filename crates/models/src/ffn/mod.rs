@@ -2,28 +2,30 @@
 
 mod gated;
 mod moe;
+mod plain;
 
 use backend::Backend;
 
 use crate::Error;
 use crate::decoder::{Scratch, ScratchSizes};
-use crate::dense::NormsWeights;
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::Ffn;
+use crate::step::Wiring;
 
 /// A feed-forward part on a device.
 pub(crate) enum FfnWeights<B: Backend> {
     Gated(gated::GatedWeights<B>),
+    Plain(plain::PlainWeights<B>),
     Moe(moe::MoeWeights<B>),
 }
 
-/// The named pieces of the feed-forward part of layer `parent`.
-pub(crate) fn modules(ffn: &Ffn, parent: &str, hidden: usize) -> Vec<Module> {
-    let parent = format!("{parent}.mlp");
+/// The named pieces of a feed-forward part of the layer called `layer`.
+pub(crate) fn modules(ffn: &Ffn, layer: &str, hidden: usize) -> Vec<Module> {
     match ffn {
-        Ffn::Gated(gated) => gated.modules(&parent, hidden),
-        Ffn::Moe(moe) => moe.modules(&parent, hidden),
+        Ffn::Gated(gated) => gated.modules(layer, hidden),
+        Ffn::Plain(plain) => plain.modules(layer, hidden),
+        Ffn::Moe(moe) => moe.modules(layer, hidden),
     }
 }
 
@@ -31,33 +33,30 @@ pub(crate) fn modules(ffn: &Ffn, parent: &str, hidden: usize) -> Vec<Module> {
 pub(crate) fn measure(ffn: &Ffn, hidden: usize, sizes: &mut ScratchSizes) {
     match ffn {
         Ffn::Gated(gated) => gated.measure(sizes),
+        Ffn::Plain(plain) => plain.measure(sizes),
         Ffn::Moe(moe) => moe.measure(hidden, sizes),
     }
 }
 
 impl<B: Backend> FfnWeights<B> {
-    pub(crate) fn load(loader: &Loader, b: &B, ffn: &Ffn, parent: &str) -> Result<Self, Error> {
-        let parent = format!("{parent}.mlp");
+    pub(crate) fn load(loader: &Loader, b: &B, ffn: &Ffn, layer: &str) -> Result<Self, Error> {
         Ok(match ffn {
             Ffn::Gated(gated) => {
-                FfnWeights::Gated(gated::GatedWeights::load(loader, b, gated, &parent)?)
+                FfnWeights::Gated(gated::GatedWeights::load(loader, b, gated, layer)?)
             }
-            Ffn::Moe(moe) => FfnWeights::Moe(moe::MoeWeights::load(loader, b, moe, &parent)?),
+            Ffn::Plain(plain) => {
+                FfnWeights::Plain(plain::PlainWeights::load(loader, b, plain, layer)?)
+            }
+            Ffn::Moe(moe) => FfnWeights::Moe(moe::MoeWeights::load(loader, b, moe, layer)?),
         })
     }
 
-    /// Adds to `s.x` what this says about it, through `norms`.
-    pub(crate) fn forward(&self, b: &B, norms: &NormsWeights<B>, s: &mut Scratch<B>) {
+    /// Says something about `s.x`, to where `wiring` leads.
+    pub(crate) fn forward(&self, b: &B, wiring: &Wiring<'_, B>, s: &mut Scratch<B>) {
         match self {
-            FfnWeights::Gated(gated) => {
-                gated.enter(b, norms.before().input(&s.x), &mut s.inner);
-                norms.finish(b, (gated.last(), &s.inner), (&mut s.y, &mut s.h), &mut s.x);
-            }
-            FfnWeights::Moe(moe) => {
-                norms.before().apply(b, &s.x, &mut s.h);
-                moe.forward(b, s);
-                norms.leave(b, &s.y, &mut s.h, &mut s.x);
-            }
+            FfnWeights::Gated(gated) => gated.forward(b, wiring, s),
+            FfnWeights::Plain(plain) => plain.forward(b, wiring, s),
+            FfnWeights::Moe(moe) => moe.forward(b, wiring, s),
         }
     }
 }

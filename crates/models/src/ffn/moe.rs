@@ -11,17 +11,18 @@ use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{ExpertLinear, Linear, Module};
 use crate::recipe::{Bias, GateUp, GatedFfn, MoeFfn, Shared};
+use crate::step::Wiring;
 
 impl MoeFfn {
-    fn router(&self, parent: &str, hidden: usize) -> Linear {
-        Linear::new(format!("{parent}.gate"), self.experts.n, hidden)
+    fn router(&self, layer: &str, hidden: usize) -> Linear {
+        Linear::new(format!("{layer}.{}.gate", self.name), self.experts.n, hidden)
     }
 
     /// Gate, up and down of all experts.
-    fn projections(&self, parent: &str, hidden: usize) -> [ExpertLinear; 3] {
+    fn projections(&self, layer: &str, hidden: usize) -> [ExpertLinear; 3] {
         let inner = self.experts.inner;
         let experts = |projection, rows, cols| ExpertLinear {
-            parent: parent.to_owned(),
+            parent: format!("{layer}.{}", self.name),
             projection,
             n: self.experts.n,
             top_k: self.experts.top_k,
@@ -35,24 +36,26 @@ impl MoeFfn {
         ]
     }
 
-    /// The layer that every row passes through, with its name and its gate.
-    fn shared(&self, parent: &str, hidden: usize) -> Option<(GatedFfn, String, Linear)> {
+    /// The layer that every row passes through, with the name of what it lies in and its gate.
+    fn shared(&self, layer: &str, hidden: usize) -> Option<(GatedFfn, String, Linear)> {
         let Shared::Gated { inner } = self.shared else { return None };
+        let parent = format!("{layer}.{}", self.name);
         let ffn = GatedFfn {
+            name: "shared_expert",
             inner,
             activation: self.experts.activation,
             gate_up: GateUp::Split,
             bias: Bias::Absent,
         };
         let gate = Linear::new(format!("{parent}.shared_expert_gate"), 1, hidden);
-        Some((ffn, format!("{parent}.shared_expert"), gate))
+        Some((ffn, parent, gate))
     }
 
-    pub(super) fn modules(&self, parent: &str, hidden: usize) -> Vec<Module> {
-        let mut list = vec![Module::Linear(self.router(parent, hidden))];
-        list.extend(self.projections(parent, hidden).map(Module::Experts));
-        if let Some((ffn, name, gate)) = self.shared(parent, hidden) {
-            list.extend(ffn.modules(&name, hidden));
+    pub(super) fn modules(&self, layer: &str, hidden: usize) -> Vec<Module> {
+        let mut list = vec![Module::Linear(self.router(layer, hidden))];
+        list.extend(self.projections(layer, hidden).map(Module::Experts));
+        if let Some((ffn, parent, gate)) = self.shared(layer, hidden) {
+            list.extend(ffn.modules(&parent, hidden));
             list.push(Module::Linear(gate));
         }
         list
@@ -83,36 +86,38 @@ struct SharedWeights<B: Backend> {
 }
 
 impl<B: Backend> MoeWeights<B> {
-    pub(super) fn load(loader: &Loader, b: &B, moe: &MoeFfn, parent: &str) -> Result<Self, Error> {
+    pub(super) fn load(loader: &Loader, b: &B, moe: &MoeFfn, layer: &str) -> Result<Self, Error> {
         let hidden = loader.spec().hidden;
-        let [gate, up, down] = moe.projections(parent, hidden);
+        let [gate, up, down] = moe.projections(layer, hidden);
         let (gates, ups) = (loader.experts(&gate)?, loader.experts(&up)?);
         let gate_up: Vec<_> = gates.into_iter().zip(ups).flat_map(|(g, u)| [g, u]).collect();
-        let shared = match moe.shared(parent, hidden) {
-            Some((ffn, name, gate)) => Some(SharedWeights {
-                ffn: GatedWeights::load(loader, b, &ffn, &name)?,
+        let shared = match moe.shared(layer, hidden) {
+            Some((ffn, parent, gate)) => Some(SharedWeights {
+                ffn: GatedWeights::load(loader, b, &ffn, &parent)?,
                 gate: LinearWeights::load(loader, b, &[gate])?,
             }),
             None => None,
         };
         Ok(MoeWeights {
             experts: moe.experts.clone(),
-            router: LinearWeights::load(loader, b, &[moe.router(parent, hidden)])?,
+            router: LinearWeights::load(loader, b, &[moe.router(layer, hidden)])?,
             gate_up: b.weight(&gate_up),
             down: b.weight(&loader.experts(&down)?),
             shared,
         })
     }
 
-    /// Reads `s.h`, writes `s.y`.
-    pub(super) fn forward(&self, b: &B, s: &mut Scratch<B>) {
-        self.router.apply(b, Input::Rows(&s.h), Output::Into(&mut s.router));
-        b.experts(&s.h, &s.router, &self.experts, &self.gate_up, &self.down, &mut s.y);
+    pub(super) fn forward(&self, b: &B, wiring: &Wiring<'_, B>, s: &mut Scratch<B>) {
+        let x = wiring.rows(b, &s.x, &mut s.h);
+        let said = wiring.said(&mut s.y, &mut s.more);
+        self.router.apply(b, Input::Rows(x), Output::Into(&mut s.router));
+        b.experts(x, &s.router, &self.experts, &self.gate_up, &self.down, said);
         if let Some(shared) = &self.shared {
-            shared.ffn.enter(b, Input::Rows(&s.h), &mut s.inner);
+            shared.ffn.enter(b, Input::Rows(x), &mut s.inner);
             shared.ffn.last().apply(b, Input::Rows(&s.inner), Output::Into(&mut s.shared));
-            shared.gate.apply(b, Input::Rows(&s.h), Output::Into(&mut s.shared_gate));
-            b.add_gated(&mut s.y, &s.shared_gate, &s.shared);
+            shared.gate.apply(b, Input::Rows(x), Output::Into(&mut s.shared_gate));
+            b.add_gated(said, &s.shared_gate, &s.shared);
         }
+        wiring.leave(b, &mut s.x, &mut s.y, &s.more);
     }
 }

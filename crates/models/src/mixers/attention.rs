@@ -2,21 +2,27 @@
 //! families, one projection back.
 
 use backend::ops::{HeadNorm, Output};
-use backend::{Attention, Backend};
+use backend::{Attention, Backend, NormCenter};
 use weights::Matrix;
 
 use crate::Error;
 use crate::decoder::{Pass, Scratch, ScratchSizes};
-use crate::dense::{LinearWeights, NormWeights, NormsWeights};
+use crate::dense::{LinearWeights, NormWeights};
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
-use crate::recipe::{AttentionMixer, Norm, OutGate, Qkv};
+use crate::recipe::{AttentionMixer, Bias, Norm, OutGate, Qkv};
+use crate::step::Wiring;
 
 impl AttentionMixer {
+    /// The full name of a part of it in the layer called `parent`.
+    fn name_of(&self, parent: &str, part: &str) -> String {
+        format!("{parent}.{}.{part}", self.name)
+    }
+
     /// The projections to q, k and v, in this order.
     fn inputs(&self, parent: &str, hidden: usize) -> Vec<Linear> {
         let linear = |name: &str, rows| Linear {
-            name: format!("{parent}.self_attn.{name}"),
+            name: self.name_of(parent, name),
             rows,
             cols: hidden,
             bias: self.qkv_bias,
@@ -32,12 +38,12 @@ impl AttentionMixer {
                 linear("k_proj", shape.kv_cols()),
                 linear("v_proj", shape.kv_cols()),
             ],
-            Qkv::Fused => vec![linear("qkv_proj", shape.qkv_cols())],
+            Qkv::Fused(name) => vec![linear(name, shape.qkv_cols())],
         }
     }
 
     fn output(&self, parent: &str, hidden: usize) -> Linear {
-        let name = format!("{parent}.self_attn.o_proj");
+        let name = self.name_of(parent, self.out);
         Linear { name, rows: hidden, cols: self.shape.q_cols(), bias: self.out_bias }
     }
 
@@ -45,8 +51,9 @@ impl AttentionMixer {
     fn head_norms(&self, parent: &str) -> Option<[(String, Norm); 2]> {
         let norm = self.head_norm.as_ref()?;
         let full = |name| {
-            let norm = Norm { name, gain: norm.gain, eps: norm.eps };
-            (format!("{parent}.self_attn.{name}"), norm)
+            let (gain, eps) = (norm.gain, norm.eps);
+            let norm = Norm { name, center: NormCenter::Zero, gain, bias: Bias::Absent, eps };
+            (self.name_of(parent, name), norm)
         };
         Some([full("q_norm"), full("k_norm")])
     }
@@ -119,11 +126,11 @@ impl<B: Backend> AttentionWeights<B> {
         &self,
         b: &B,
         pass: Pass<'_, B>,
-        norms: &NormsWeights<B>,
+        wiring: &Wiring<'_, B>,
         pages: &mut B::Pages,
         s: &mut Scratch<B>,
     ) {
-        self.qkv.apply(b, norms.before().input(&s.x), Output::Into(&mut s.qkv));
+        self.qkv.apply(b, wiring.input(&s.x), Output::Into(&mut s.qkv));
         let norm = self.head_norms.as_ref().map(|[q, k]| HeadNorm {
             q: &q.gain,
             k: &k.gain,
@@ -136,10 +143,10 @@ impl<B: Backend> AttentionWeights<B> {
         }
         b.attend(&s.qkv, &self.shape, pages, pass.batch, &mut s.attended);
         if let Some(gate) = &self.gate {
-            gate.apply(b, norms.before().input(&s.x), Output::Into(&mut s.gate));
+            gate.apply(b, wiring.input(&s.x), Output::Into(&mut s.gate));
             b.gate(&mut s.attended, &s.gate);
         }
-        norms.finish(b, (&self.out, &s.attended), (&mut s.y, &mut s.h), &mut s.x);
+        wiring.finish(b, (&self.out, &s.attended), &mut s.x, &mut s.y);
     }
 }
 

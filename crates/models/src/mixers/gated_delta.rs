@@ -5,9 +5,10 @@ use backend::{Backend, DeltaLayout, GatedDelta, NormGain};
 
 use crate::Error;
 use crate::decoder::{Pass, Scratch, ScratchSizes};
-use crate::dense::{LinearWeights, NormsWeights};
+use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
+use crate::step::Wiring;
 
 /// The name of a part of layer `parent`.
 fn name(parent: &str, part: &str) -> String {
@@ -99,14 +100,14 @@ impl<B: Backend> GatedDeltaWeights<B> {
         &self,
         b: &B,
         pass: Pass<'_, B>,
-        norms: &NormsWeights<B>,
+        wiring: &Wiring<'_, B>,
         states: &mut B::States,
         s: &mut Scratch<B>,
     ) {
-        self.inputs.apply(b, norms.before().input(&s.x), Output::Into(&mut s.qkv));
+        self.inputs.apply(b, wiring.input(&s.x), Output::Into(&mut s.qkv));
         let GatedDeltaWeights { conv, a_log, dt_bias, gain, .. } = self;
         let weights = DeltaWeights { conv, a_log, dt_bias, gain };
         b.gated_delta(&s.qkv, weights, &self.shape, states, pass.batch, &mut s.attended);
-        norms.finish(b, (&self.out, &s.attended), (&mut s.y, &mut s.h), &mut s.x);
+        wiring.finish(b, (&self.out, &s.attended), &mut s.x, &mut s.y);
     }
 }

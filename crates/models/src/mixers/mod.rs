@@ -7,10 +7,10 @@ use backend::{Backend, BlockId, DeviceError, SlotId};
 
 use crate::Error;
 use crate::decoder::{Pass, Scratch, ScratchSizes};
-use crate::dense::NormsWeights;
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::Mixer;
+use crate::step::Wiring;
 
 /// A mixer on a device.
 pub(crate) enum MixerWeights<B: Backend> {
@@ -48,7 +48,7 @@ impl<B: Backend> LayerStore<B> {
         }
     }
 
-    /// Bytes of one block; a layer with states has none.
+    /// Bytes of one block; a mixer with states has none.
     pub(crate) fn block_bytes(&self, b: &B) -> usize {
         match self {
             LayerStore::Pages(pages) => b.block_bytes(pages),
@@ -75,7 +75,7 @@ impl<B: Backend> LayerStore<B> {
         }
     }
 
-    /// Bytes of one state; a layer with pages has none.
+    /// Bytes of one state; a mixer with pages has none.
     pub(crate) fn state_bytes(&self, b: &B) -> usize {
         match self {
             LayerStore::Pages(_) => 0,
@@ -115,21 +115,21 @@ impl<B: Backend> MixerWeights<B> {
         })
     }
 
-    /// Adds to `s.x` what this says about it, through `norms`.
+    /// Says something about `s.x`, to where `wiring` leads.
     pub(crate) fn forward(
         &self,
         b: &B,
         pass: Pass<'_, B>,
-        norms: &NormsWeights<B>,
+        wiring: &Wiring<'_, B>,
         store: &mut LayerStore<B>,
         s: &mut Scratch<B>,
     ) {
         match (self, store) {
             (MixerWeights::Attention(attention), LayerStore::Pages(pages)) => {
-                attention.forward(b, pass, norms, pages, s);
+                attention.forward(b, pass, wiring, pages, s);
             }
             (MixerWeights::GatedDelta(delta), LayerStore::States(states)) => {
-                delta.forward(b, pass, norms, states, s);
+                delta.forward(b, pass, wiring, states, s);
             }
             _ => unreachable!("a store is made from the same spec as the weights"),
         }

@@ -4,13 +4,22 @@ use std::path::{Path, PathBuf};
 
 use backend::{BLOCK, Backend, Batch, Span, TokenId, reference::Reference};
 use cpu::{Activations, Cpu, Isa, Options};
-use hearth_models::recipe::Ffn;
+use hearth_models::recipe::{Branch, Ffn, Layer};
 use hearth_models::{Decoder, ModelSpec, Scratch, Store};
 use weights::Checkpoint;
 
 /// Where the goldens lie.
 pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// The folders of all families' weights with logits in plain f32.
+pub(crate) fn golden_cases() -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(fixtures()).expect("fixtures").flatten();
+    let mut cases: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+    cases.retain(|folder| folder.join("logits.f32").is_file());
+    assert!(cases.len() > 10, "goldens are missing");
+    cases
 }
 
 /// A JSON file.
@@ -117,7 +126,8 @@ impl Golden<'_> {
     /// the best instructions there are.
     pub(crate) fn check_all(&self) {
         self.check(&Reference, REFERENCE);
-        let has_experts = self.spec.layers.iter().any(|layer| matches!(layer.ffn, Ffn::Moe(_)));
+        let is_mixture = |branch: &Branch| matches!(branch, Branch::Ffn(Ffn::Moe(_)));
+        let has_experts = self.spec.layers.iter().flat_map(Layer::branches).any(is_mixture);
         let int8 = if has_experts { INT8_EXPERTS } else { INT8 };
         for (activations, tolerance) in [(Activations::Exact, EXACT), (Activations::Int8, int8)] {
             let best = Cpu::new(&Options { threads: 2, activations, isa: None });

@@ -1,11 +1,13 @@
 //! Every family computes the logits that transformers computes, and however the prompt is cut the
-//! bytes are the same. The goldens come from `tools/goldens/families.py`.
+//! bytes are the same. The goldens come from `tools/goldens/families.py`. One file per area.
+
+mod first;
 
 use backend::reference::Reference;
-use hearth_models::{ModelSpec, recipe, recipe_for_context};
+use hearth_models::{ModelSpec, recipe};
 use weights::Checkpoint;
 
-use crate::common::{Golden, Runner, distance, fixtures, floats, json, tokens};
+use crate::common::{Golden, Runner, distance, fixtures, floats, golden_cases, json, tokens};
 
 /// The largest difference to transformers in plain f32: what keys and values in f16 cost.
 const TOLERANCE_F32: f32 = 1.5e-2;
@@ -30,121 +32,13 @@ fn check_spec(case: &str, spec: &ModelSpec) {
     golden.check_all();
 }
 
-#[test]
-fn llama_with_every_bias() {
-    check("llama");
-}
-
-#[test]
-fn llama_with_a_tied_head() {
-    check("llama_tied");
-}
-
-#[test]
-fn rope_stretched_evenly() {
-    check("llama/linear");
-}
-
-#[test]
-fn rope_stretched_as_in_llama_3() {
-    check("llama/llama3");
-}
-
-#[test]
-fn rope_stretched_by_yarn() {
-    check("llama/yarn");
-    check("llama/yarn_mscale");
-}
-
-#[test]
-fn mistral_within_its_window_and_without() {
-    check("mistral");
-    check("mistral/full");
-}
-
-#[test]
-fn qwen2_with_windows_in_the_upper_layers() {
-    check("qwen2");
-    check("qwen2/full");
-}
-
-#[test]
-fn qwen2_moe_with_a_shared_expert_and_a_dense_layer() {
-    check("qwen2_moe");
-}
-
-#[test]
-fn qwen3_with_head_norms() {
-    check("qwen3");
-}
-
-#[test]
-fn qwen3_moe_with_dense_layers_between() {
-    check("qwen3_moe");
-}
-
-#[test]
-fn qwen3_next_with_projections_by_head_and_a_dense_layer() {
-    check("qwen3_next");
-    check("qwen3_next/half");
-}
-
-#[test]
-fn qwen3_5_with_projections_by_kind() {
-    check("qwen3_5");
-}
-
-#[test]
-fn qwen3_5_moe_with_three_taps() {
-    check("qwen3_5_moe");
-}
-
-#[test]
-fn gemma2_with_soft_caps() {
-    check("gemma2");
-}
-
-#[test]
-fn gemma3_with_a_rotation_per_layer_type() {
-    check("gemma3");
-    check("gemma3/capped");
-}
-
-#[test]
-fn phi3_with_fused_projections_and_a_partial_rotation() {
-    check("phi3");
-    check("phi3/window");
-}
-
-#[test]
-fn longrope_chooses_its_list_by_the_context() {
-    check("phi3/long");
-    let config = json(&fixtures().join("phi3/short/config.json"));
-    check_spec("phi3/short", &recipe_for_context(&config, 128).expect("a recipe"));
-    assert_ne!(recipe_for_context(&config, 129).ok(), recipe_for_context(&config, 128).ok());
-    assert_eq!(recipe_for_context(&config, 129).ok(), recipe(&config).ok());
-}
-
+/// Every case of plain f32 logits is held to them.
 #[test]
 fn keys_and_values_in_f16_cost_little() {
-    let cases = [
-        "llama",
-        "mistral",
-        "qwen2",
-        "qwen2_moe",
-        "qwen3",
-        "qwen3_moe",
-        "qwen3_next",
-        "qwen3_5",
-        "qwen3_5_moe",
-        "gemma2",
-        "gemma3",
-        "phi3",
-    ];
-    for case in cases {
-        let folder = fixtures().join(case);
-        let checkpoint = Checkpoint::open(&folder).expect(case);
-        let spec = recipe(&checkpoint.config).expect(case);
+    for folder in golden_cases() {
+        let case = folder.display();
+        let checkpoint = Checkpoint::open(&folder).unwrap_or_else(|e| panic!("{case}: {e}"));
+        let spec = recipe(&checkpoint.config).unwrap_or_else(|e| panic!("{case}: {e}"));
         let tokens = tokens(&folder.join("input.json"));
         let ours = Runner::new(&Reference, &spec, &checkpoint).logits(&tokens, tokens.len());
         let (worst, _) = distance(&ours, &floats(&folder.join("logits.f32")));

@@ -1,7 +1,7 @@
 //! What loading accepts, settles, ignores and refuses; and that a batch computes what each sequence
 //! computes alone.
 
-use crate::common::{Runner, distance, fixtures, json as read_json};
+use crate::common::{Runner, distance, golden_cases, json as read_json};
 use backend::{BLOCK, Batch, Span, TokenId, reference::Reference};
 use hearth_models::modules::Module;
 use hearth_models::recipe::Head;
@@ -33,7 +33,7 @@ fn load(spec: &ModelSpec, tensors: Vec<Tensor>) -> Result<Decoder<Reference>, Er
 #[test]
 fn every_tiny_model_runs_and_its_terms_count() {
     for model_type in SUPPORTED {
-        let Some(config) = tiny::config(model_type) else { continue };
+        let config = tiny::config(model_type).expect("every family has a tiny model");
         let spec = recipe(&config).expect(model_type);
         let checkpoint = tiny::checkpoint(config, SEED).expect(model_type);
         let mut runner = Runner::new(&Reference, &spec, &checkpoint);
@@ -255,9 +255,8 @@ fn the_footprint_counts_bytes_as_stored() {
 
 #[test]
 fn a_spec_names_exactly_the_tensors_that_transformers_writes() {
-    let old = ["llama", "llama_tied", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "phi3"];
-    for case in old.into_iter().chain(["qwen3_next", "qwen3_5", "qwen3_5_moe"]) {
-        let folder = fixtures().join(case);
+    for folder in golden_cases() {
+        let case = &folder.display().to_string();
         let checkpoint = Checkpoint::open(&folder).expect(case);
         let spec = recipe(&read_json(&folder.join("config.json"))).expect(case);
         let stored: u64 =

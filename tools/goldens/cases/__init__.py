@@ -1,0 +1,1 @@
+"""Golden cases of model families, one module per area, each with its `CASES`."""

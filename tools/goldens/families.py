@@ -48,7 +48,7 @@ def neutral(model, name):
     """What makes a parameter do nothing: the gain that is one, or zero."""
     if not is_gain(name):
         return 0.0
-    lacks_one = any(part in type(model).__name__ for part in ("Gemma", "Qwen3Next", "Qwen3_5"))
+    lacks_one = any(part in type(model).__name__ for part in ("Gemma", "Qwen3Next", "Qwen3_5", "NemotronForCausalLM"))
     return 0.0 if lacks_one and "linear_attn" not in name else 1.0
 
 

@@ -9,7 +9,9 @@ device stores them.
 """
 
 import copy
+import importlib
 import json
+import pkgutil
 import sys
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from mlx.utils import tree_flatten, tree_map
 from mlx_lm.models import llama, qwen3_5_moe, qwen3_moe, qwen3_next
 from mlx_lm.models.cache import KVCache
 from mlx_lm.utils import load_model, quantize_model
+
+import cases
 
 VOCAB = 96
 ROWS = 40
@@ -97,14 +101,19 @@ CASES = {
     "hybrid_next_mxfp4": (NEXT, 32, 4, "mxfp4", mx.bfloat16, None),
     "moe_nvfp4_modes": (MOE, 16, 4, "nvfp4", mx.bfloat16, modes),
 }
+# Those of the families lie with their other cases: name -> (module of mlx-lm, config, group, bits).
+for area in pkgutil.iter_modules(cases.__path__, "cases."):
+    for case, (module, config, group, bits) in getattr(importlib.import_module(area.name), "MLX_CASES", {}).items():
+        model = (importlib.import_module(f"mlx_lm.models.{module}"), config)
+        CASES[case] = (model, group, bits, "affine", mx.bfloat16, None)
 
 
-class Kv16(KVCache):
-    """A cache that gives keys and values back as f16 would."""
-
-    def update_and_fetch(self, keys, values):
-        rounded = [x.astype(mx.float16).astype(mx.float32) for x in (keys, values)]
-        return super().update_and_fetch(*rounded)
+def in_f16(cache):
+    """Has a cache give keys and values back as f16 would."""
+    if hasattr(cache, "update_and_fetch"):
+        plain = cache.update_and_fetch
+        cache.update_and_fetch = lambda *kv: plain(*[x.astype(mx.float16).astype(mx.float32) for x in kv])
+    return cache
 
 
 def randomise(model, seed):
@@ -130,7 +139,7 @@ def f32_logits(folder, ids):
     widen = lambda x: x.astype(mx.float32) if mx.issubdtype(x.dtype, mx.floating) else x
     model.update(tree_map(widen, model.parameters()))
     plain = model.make_cache() if hasattr(model, "make_cache") else [KVCache() for _ in model.layers]
-    return model(ids, cache=[Kv16() if isinstance(c, KVCache) else c for c in plain])[0]
+    return model(ids, cache=[in_f16(c) for c in plain])[0]
 
 
 def write_case(root, name, model, group, bits, mode, dtype, predicate, ids):

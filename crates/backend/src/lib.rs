@@ -16,7 +16,7 @@ pub use batch::{Batch, BlockId, SlotId, Span, TokenId};
 pub use ops::{Backend, DeviceError};
 pub use spec::{
     Activation, Attention, DeltaLayout, DeltaPlace, Experts, GatedDelta, Gating, NormCenter,
-    NormGain, Rope, RopeLayout,
+    NormGain, NormOrder, NormSpan, QueryGrowth, Rope, RopeLayout,
 };
 
 /// Positions per KV block.

@@ -12,7 +12,8 @@
 use weights::Matrix;
 
 use crate::{
-    Activation, Attention, Batch, BlockId, Experts, GatedDelta, NormCenter, NormGain, Rope, SlotId,
+    Activation, Attention, Batch, BlockId, Experts, GatedDelta, NormCenter, NormGain, NormOrder,
+    NormSpan, Rope, SlotId,
 };
 
 /// A device that can run every model.
@@ -130,8 +131,8 @@ pub trait AttentionOps: Memory {
     /// distinct [`Rope`] of a model. An angle is the product of position and `inv_freq` rounded to
     /// f32, as every training code has it. Needs `rows * 2 * rope.inv_freq.len()` numbers of room.
     fn angles(&self, rope: &Rope, batch: &Self::Staged, out: &mut Self::Buf);
-    /// On `[q | k | v]` in place: the optional per-head norm of q and k, then the rotation, if the
-    /// layer has one. `angles` is what [`AttentionOps::angles`] made of the same `rope`.
+    /// On `[q | k | v]` in place: the optional norm of q and k, and the rotation, if the layer has one,
+    /// in the order that the norm says. `angles` is what [`AttentionOps::angles`] made of the same `rope`.
     fn rope(
         &self,
         qkv: &mut Self::Buf,
@@ -168,17 +169,17 @@ pub trait AttentionOps: Memory {
     fn write_block(&self, pages: &mut Self::Pages, block: BlockId, bytes: &[u8]);
 }
 
-/// The norm some families put on every head of q and k before the rotation.
+/// The norm that some families put on q and k.
 #[derive(Debug)]
 pub struct HeadNorm<'a, V> {
-    /// Gain of q, `head_dim` long, the same for every head.
-    pub q: &'a V,
-    /// Gain of k.
-    pub k: &'a V,
-    /// What the gains mean.
-    pub kind: NormGain,
-    /// Added to the mean square.
-    pub eps: f32,
+    /// The norm of q.
+    pub q: RowNorm<'a, V>,
+    /// The norm of k.
+    pub k: RowNorm<'a, V>,
+    /// Over which columns they go, and how long their gains are.
+    pub span: NormSpan,
+    /// When.
+    pub order: NormOrder,
 }
 
 // Written out because a derive would ask for `V: Copy`.

@@ -13,10 +13,22 @@ pub struct Attention {
     pub head_dim: usize,
     /// What scores are multiplied with before the softmax, usually `head_dim^-0.5`.
     pub scale: f32,
+    /// How queries grow with their position, if they do.
+    pub growth: Option<QueryGrowth>,
     /// `Some(w)`: position `p` sees positions `p - w + 1..=p`.
     pub window: Option<usize>,
     /// `Some(c)`: scores become `c * tanh(score / c)` before the softmax.
     pub soft_cap: Option<f32>,
+}
+
+/// Queries that grow with their position, as in Llama 4: the one at position `p` is multiplied with
+/// `1 + beta * ln(1 + floor(p / original))`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueryGrowth {
+    /// How fast.
+    pub beta: f32,
+    /// Positions of which it is the same.
+    pub original: usize,
 }
 
 /// Rotary position embedding.
@@ -47,6 +59,26 @@ pub enum NormCenter {
     Zero,
     /// From its mean, which is taken away: a layer norm.
     Mean,
+}
+
+/// Over which columns of q, and of k, a norm goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormSpan {
+    /// Over each head, with one gain of `head_dim` numbers for all heads.
+    Head,
+    /// Over each head, with a gain of its own: one number per column.
+    OwnHead,
+    /// Over all heads together: one number per column.
+    AllHeads,
+}
+
+/// When q and k are normed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormOrder {
+    /// Before they are rotated.
+    BeforeRotation,
+    /// After that.
+    AfterRotation,
 }
 
 /// What a norm multiplies with.
@@ -222,6 +254,13 @@ impl Attention {
     /// Columns of all key heads, which is also that of all value heads.
     pub fn kv_cols(&self) -> usize {
         self.kv_heads * self.head_dim
+    }
+
+    /// What scores of the query at `position` are multiplied with.
+    pub fn scale_at(&self, position: usize) -> f32 {
+        let Some(QueryGrowth { beta, original }) = self.growth else { return self.scale };
+        let lengths = (position / original) as f64;
+        self.scale * (1.0 + f64::from(beta) * libm::log(1.0 + lengths)) as f32
     }
 
     /// Columns of one `[q | k | v]` row.

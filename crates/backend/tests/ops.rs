@@ -92,8 +92,15 @@ fn row_ops_are_pytorchs() {
     golden.check("soft_cap", &x);
 }
 
-const LAYER: Attention =
-    Attention { heads: 4, kv_heads: 2, head_dim: 8, scale: 0.5, window: None, soft_cap: None };
+const LAYER: Attention = Attention {
+    heads: 4,
+    kv_heads: 2,
+    head_dim: 8,
+    scale: 0.5,
+    window: None,
+    growth: None,
+    soft_cap: None,
+};
 
 #[test]
 fn rotation_is_pytorchs() {

@@ -104,7 +104,15 @@ struct Layers {
 impl Layers {
     fn new(cpu: &Cpu, [heads, kv_heads, head_dim]: [usize; 3]) -> Layers {
         let scale = (head_dim as f32).powf(-0.5);
-        let spec = Attention { heads, kv_heads, head_dim, scale, window: None, soft_cap: None };
+        let spec = Attention {
+            heads,
+            kv_heads,
+            head_dim,
+            scale,
+            window: None,
+            growth: None,
+            soft_cap: None,
+        };
         let end = DEPTHS.iter().max().unwrap_or(&0).next_multiple_of(512);
         let pages = (0..LAYERS).map(|_| cpu.pages(&spec, end / BLOCK + 1)).collect();
         let (qkv, out) = (cpu.buf(512 * spec.qkv_cols()), cpu.buf(512 * spec.q_cols()));

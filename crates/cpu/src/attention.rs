@@ -20,7 +20,7 @@
 //! found. Not here: the arithmetic, which is in `simd/ops.rs`.
 
 use backend::ops::{AttentionOps, HeadNorm};
-use backend::{Attention, BLOCK, BlockId, DeviceError, Rope};
+use backend::{Attention, BLOCK, BlockId, DeviceError, NormOrder, NormSpan, Rope};
 
 mod append;
 mod blocks;
@@ -113,18 +113,17 @@ impl AttentionOps for Cpu {
     ) {
         let cols = qkv.cols();
         assert_eq!(cols, spec.qkv_cols(), "rows are [q | k | v]");
-        let ops = self.kernels.ops;
+        let is_due = |order| norm.filter(|norm| norm.order == order);
+        let (before, after) = (is_due(NormOrder::BeforeRotation), is_due(NormOrder::AfterRotation));
         self.each_row(qkv.values_mut(), cols, |r, row| {
-            let heads = row.chunks_exact_mut(spec.head_dim);
-            for (i, head) in heads.take(spec.heads + spec.kv_heads).enumerate() {
-                if let Some(norm) = norm {
-                    let gain = if i < spec.heads { norm.q } else { norm.k };
-                    (ops.normalize)(head, &gain.0, norm.kind, norm.eps);
-                }
-                if let Some((rope, angles)) = rotation {
-                    (ops.rotate)(head, rope.layout, angles.row(r));
+            let row = &mut row[..spec.q_cols() + spec.kv_cols()];
+            self.norm_heads(row, spec, before);
+            if let Some((rope, angles)) = rotation {
+                for head in row.chunks_exact_mut(spec.head_dim) {
+                    (self.kernels.ops.rotate)(head, rope.layout, angles.row(r));
                 }
             }
+            self.norm_heads(row, spec, after);
         });
     }
 
@@ -176,5 +175,20 @@ impl AttentionOps for Cpu {
 
     fn write_block(&self, pages: &mut Pages, block: BlockId, bytes: &[u8]) {
         pages.write_block(block, bytes);
+    }
+}
+
+impl Cpu {
+    /// Norms the queries and keys of a `[q | k]` row.
+    fn norm_heads(&self, row: &mut [f32], spec: &Attention, norm: Option<HeadNorm<'_, Vector>>) {
+        let Some(HeadNorm { q, k, span, .. }) = norm else { return };
+        let (queries, keys) = row.split_at_mut(spec.q_cols());
+        for (x, norm) in [(queries, q), (keys, k)] {
+            let len = if span == NormSpan::AllHeads { x.len() } else { spec.head_dim };
+            for (i, x) in x.chunks_exact_mut(len).enumerate() {
+                let first = if span == NormSpan::OwnHead { i * len } else { 0 };
+                self.norm_columns(norm, first, x);
+            }
+        }
     }
 }

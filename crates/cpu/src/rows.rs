@@ -78,13 +78,19 @@ impl DenseOps for Cpu {
 impl Cpu {
     /// The norm of one row.
     pub(crate) fn norm_row(&self, norm: RowNorm<'_, Vector>, row: &mut [f32]) {
-        let ops = self.kernels.ops;
+        assert_eq!(norm.gain.0.len(), row.len(), "a norm has one gain per column");
+        self.norm_columns(norm, 0, row);
+    }
+
+    /// The norm of some columns with gains from `first` on.
+    pub(crate) fn norm_columns(&self, norm: RowNorm<'_, Vector>, first: usize, x: &mut [f32]) {
+        let (ops, columns) = (self.kernels.ops, first..first + x.len());
         if norm.center == NormCenter::Mean {
-            (ops.center)(row);
+            (ops.center)(x);
         }
-        (ops.normalize)(row, &norm.gain.0, norm.kind, norm.eps);
+        (ops.normalize)(x, &norm.gain.0[columns.clone()], norm.kind, norm.eps);
         if let Some(bias) = norm.bias {
-            row.iter_mut().zip(&bias.0).for_each(|(x, bias)| *x += bias);
+            x.iter_mut().zip(&bias.0[columns]).for_each(|(x, bias)| *x += bias);
         }
     }
 

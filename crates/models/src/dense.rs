@@ -35,11 +35,11 @@ impl<B: Backend> LinearWeights<B> {
 
 /// A norm on a device.
 pub(crate) struct NormWeights<B: Backend> {
-    pub(crate) gain: B::Vector,
-    pub(crate) kind: NormGain,
-    pub(crate) eps: f32,
     center: NormCenter,
+    gain: B::Vector,
+    kind: NormGain,
     bias: Option<B::Vector>,
+    eps: f32,
 }
 
 impl<B: Backend> NormWeights<B> {
@@ -65,7 +65,7 @@ impl<B: Backend> NormWeights<B> {
         Input::Normed { x, norm: self.row_norm() }
     }
 
-    fn row_norm(&self) -> RowNorm<'_, B::Vector> {
+    pub(crate) fn row_norm(&self) -> RowNorm<'_, B::Vector> {
         let NormWeights { gain, kind, eps, center, bias } = self;
         let bias = bias.as_ref();
         RowNorm { center: *center, gain, kind: *kind, bias, eps: *eps }

@@ -16,6 +16,15 @@ use crate::recipe::{AttentionMixer, Bias, Branch, Head, Layer, Mixer, ModelSpec,
 /// Everything that may belong to a module of a checkpoint.
 const SUFFIXES: &[&str] =
     &["weight", "bias", "scales", "biases", "weight_scale_inv", "weight_scale", "input_scale"];
+/// Norms that some families have in a layer.
+const NORMS: &[&str] = &[
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+    "post_self_attn_layernorm",
+    "post_mlp_layernorm",
+];
+/// Norms that some families have on queries.
+const HEAD_NORMS: &[&str] = &["q_norm", "q_layernorm", "query_layernorm"];
 /// How many ignored tensors a note names.
 const NAMED: usize = 3;
 
@@ -269,14 +278,15 @@ fn unused_in(layer: &Layer, name: &str) -> Vec<String> {
     for norm in layer.norms().filter(|norm| norm.bias == Bias::Absent) {
         unused.push(format!("{}.bias", norm.name_in(name)));
     }
-    if layer.norms().all(|norm| norm.name != "post_feedforward_layernorm") {
-        unused.push(format!("{name}.post_feedforward_layernorm.weight"));
+    for other in NORMS.iter().filter(|other| layer.norms().all(|norm| norm.name != **other)) {
+        unused.push(format!("{name}.{other}.weight"));
     }
     for branch in layer.branches() {
         if let Branch::Mixer(Mixer::Attention(attention)) = branch
             && attention.head_norm.is_none()
         {
-            unused.push(format!("{name}.{}.q_norm.weight", attention.name));
+            let norms = HEAD_NORMS.iter();
+            unused.extend(norms.map(|norm| format!("{name}.{}.{norm}.weight", attention.name)));
         }
     }
     unused

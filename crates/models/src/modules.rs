@@ -159,7 +159,8 @@ impl ModelSpec {
     }
 
     pub(crate) fn lm_head(&self) -> Linear {
-        Linear::new("lm_head".into(), self.vocab, self.hidden)
+        let (name, rows, cols) = ("lm_head".into(), self.vocab, self.hidden);
+        Linear { name, rows, cols, bias: self.head_bias }
     }
 
     pub(crate) fn final_norm_name(&self) -> String {

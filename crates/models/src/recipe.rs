@@ -3,7 +3,9 @@
 //! No weights, no device, no loops over tokens. A difference between families is a new variant here
 //! with its own file under `mixers/` or `ffn/`, never a flag in a shared struct.
 
-use backend::{Activation, Attention, Experts, GatedDelta, NormCenter, NormGain, Rope};
+use backend::{
+    Activation, Attention, Experts, GatedDelta, NormCenter, NormGain, NormOrder, NormSpan, Rope,
+};
 
 /// Everything there is to know about a model before a single weight is read.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +28,8 @@ pub struct ModelSpec {
     pub final_norm: Norm,
     /// Where the output matrix comes from.
     pub head: Head,
+    /// Whether a separate one has a bias.
+    pub head_bias: Bias,
     /// What logits are multiplied with, usually 1.
     pub logit_scale: f32,
     /// `Some(c)`: logits then become `c * tanh(logit / c)`.
@@ -116,7 +120,7 @@ pub struct AttentionMixer {
     pub out: &'static str,
     /// Whether it has a bias.
     pub out_bias: Bias,
-    /// The norm on every head of q and k, whose names are `q_norm` and `k_norm`.
+    /// The norm of q and k, if there is one.
     pub head_norm: Option<HeadNorm>,
     /// Index into [`ModelSpec::ropes`]; `None` leaves q and k as they are.
     pub rope: Option<usize>,
@@ -152,11 +156,19 @@ pub enum Bias {
     Stored,
 }
 
-/// The norm on every head of q and k.
+/// The norm of q and k.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadNorm {
+    /// What that of q and that of k are called, usually `q_norm` and `k_norm`.
+    pub names: [&'static str; 2],
+    /// What it measures from.
+    pub center: NormCenter,
     /// What the stored gains mean.
     pub gain: NormGain,
+    /// Over which columns it goes.
+    pub span: NormSpan,
+    /// Whether it comes before the rotation.
+    pub order: NormOrder,
     /// Added to the mean square.
     pub eps: f32,
 }

@@ -5,7 +5,7 @@
 
 use std::f64::consts::PI;
 
-use backend::{Rope, RopeLayout};
+use backend::{QueryGrowth, Rope, RopeLayout};
 use serde_json::{Map, Value};
 
 use crate::Error;
@@ -48,6 +48,13 @@ impl RopeParams {
         if c.is_on("rope_interleaved")? || c.is_on("rope_traditional")? {
             params.values.insert("interleaved".into(), true.into());
         }
+        Ok(params)
+    }
+
+    /// The parameters for layers of type `layer_type`, to which `rope_scaling` does not apply.
+    pub(crate) fn unscaled(c: &Config, layer_type: &str) -> Result<RopeParams, Error> {
+        let mut params = RopeParams::nested(c, layer_type)?;
+        params.or("rope_theta", c.get("rope_theta"));
         Ok(params)
     }
 
@@ -169,9 +176,15 @@ impl RopeParams {
         Ok(freq)
     }
 
-    /// Up to the trained length dynamic scaling does nothing. Beyond it, it would rotate keys that
-    /// are already cached anew with every token, which no cache survives.
+    /// Hunyuan says with `alpha` by how much the base grows, once and for all. Otherwise dynamic scaling
+    /// does nothing up to the trained length. Beyond it, it would rotate keys that are already cached
+    /// anew with every token, which no cache survives.
     fn dynamic(&self, freq: Vec<f64>, shape: RopeShape) -> Result<Vec<f64>, Error> {
+        if let Some(alpha) = self.positive("alpha")? {
+            let pairs = freq.len().max(2) as f64 - 1.0;
+            let shrunk = |(i, f): (usize, f64)| f * alpha.powf(-(i as f64) / pairs);
+            return Ok(freq.into_iter().enumerate().map(shrunk).collect());
+        }
         if shape.context <= shape.max_positions {
             return Ok(freq);
         }
@@ -230,6 +243,15 @@ impl RopeParams {
             *f = *f / factor * stretch + *f * (1.0 - stretch);
         }
         Ok((freq, self.yarn_attention(factor)?))
+    }
+
+    /// How queries grow, if they do.
+    pub(crate) fn query_growth(&self) -> Result<Option<QueryGrowth>, Error> {
+        let Some(beta) = self.number("llama_4_scaling_beta")? else { return Ok(None) };
+        let key = "original_max_position_embeddings";
+        let original = self.get(key).ok_or_else(|| crate::config::missing(&self.key(key)))?;
+        let original = whole(&self.key(key), original, 1, 1 << 40)?;
+        Ok(Some(QueryGrowth { beta: beta as f32, original }))
     }
 
     fn yarn_attention(&self, factor: f64) -> Result<f64, Error> {

@@ -3,12 +3,12 @@
 //!
 //! Not a base class: a family takes the values and builds its own layers from them.
 
-use backend::{Activation, Attention, NormCenter, NormGain, Rope};
+use backend::{Activation, Attention, NormCenter, NormGain, NormOrder, NormSpan, Rope};
 
 use crate::config::{Config, wrong};
 use crate::recipe::{
-    AttentionMixer, Bias, Ffn, GateUp, GatedFfn, Head, Layer, Mixer, Norm, Norms, OutGate, Qkv,
-    Step,
+    AttentionMixer, Bias, Ffn, GateUp, GatedFfn, Head, HeadNorm, Layer, Mixer, Norm, Norms,
+    OutGate, Qkv, Step,
 };
 use crate::rope::RopeShape;
 use crate::{Error, ModelSpec};
@@ -79,6 +79,7 @@ impl Trunk {
             head_dim: self.head_dim,
             scale: (self.head_dim as f32).powf(-0.5),
             window,
+            growth: None,
             soft_cap: None,
         }
     }
@@ -113,6 +114,23 @@ impl Trunk {
     pub(crate) fn norm(&self, name: &'static str) -> Norm {
         let (center, gain, bias) = (NormCenter::Zero, NormGain::Stored, Bias::Absent);
         Norm { name, center, gain, bias, eps: self.eps }
+    }
+
+    /// A layer norm whose stored gain is the gain.
+    pub(crate) fn layer_norm(&self, name: &'static str, bias: Bias) -> Norm {
+        Norm { center: NormCenter::Mean, bias, ..self.norm(name) }
+    }
+
+    /// An RMS norm on every head of q and k before they are rotated.
+    pub(crate) fn head_norm(&self) -> HeadNorm {
+        HeadNorm {
+            names: ["q_norm", "k_norm"],
+            center: NormCenter::Zero,
+            gain: NormGain::Stored,
+            span: NormSpan::Head,
+            order: NormOrder::BeforeRotation,
+            eps: self.eps,
+        }
     }
 
     /// The layer of llama and everything that looks like it: one norm before each branch.
@@ -150,6 +168,7 @@ impl Trunk {
             layers,
             final_norm: self.norm("norm"),
             head: self.head,
+            head_bias: Bias::Absent,
             logit_scale: 1.0,
             final_soft_cap: None,
         }
@@ -187,7 +206,8 @@ impl Trunk {
 
 /// What is added to a mean square, by the names that it has.
 fn eps(c: &Config) -> Result<f32, Error> {
-    for key in ["rms_norm_eps", "layer_norm_eps", "norm_epsilon", "layer_norm_epsilon"] {
+    for key in ["rms_norm_eps", "layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps"]
+    {
         if let Some(eps) = c.positive(key)? {
             return Ok(eps);
         }

@@ -4,20 +4,46 @@ mod blocks;
 
 use super::data::{Rng, Rows, download, upload};
 use super::{Tolerance, assert_close, assert_same_bits};
-use crate::ops::HeadNorm;
+use crate::ops::{HeadNorm, RowNorm};
 use crate::reference::Reference;
-use crate::{Attention, BLOCK, Backend, Batch, BlockId, NormGain, Rope, RopeLayout, Span};
+use crate::{
+    Attention, BLOCK, Backend, Batch, BlockId, NormCenter, NormGain, NormOrder, NormSpan,
+    QueryGrowth, Rope, RopeLayout, Span,
+};
 
 /// A layer, and the `[q | k | v]` rows of some sequences.
 #[derive(Clone)]
 struct Case {
     spec: Attention,
     rope: Rope,
-    /// Gains of q and k.
-    norm: Option<(NormGain, [Vec<f32>; 2])>,
+    norm: Option<Norm>,
     sequences: Vec<Sequence>,
     n_blocks: usize,
 }
+
+/// How q and k are normed.
+#[derive(Clone)]
+struct Norm {
+    kind: NormKind,
+    /// Gains of q and k.
+    gains: [Vec<f32>; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NormKind {
+    center: NormCenter,
+    gain: NormGain,
+    span: NormSpan,
+    order: NormOrder,
+}
+
+/// The usual one.
+const HEADS: NormKind = NormKind {
+    center: NormCenter::Zero,
+    gain: NormGain::Stored,
+    span: NormSpan::Head,
+    order: NormOrder::BeforeRotation,
+};
 
 #[derive(Clone)]
 struct Sequence {
@@ -45,7 +71,7 @@ struct Outcome {
 
 fn attention(heads: usize, kv_heads: usize, head_dim: usize) -> Attention {
     let scale = (head_dim as f32).powf(-0.5);
-    Attention { heads, kv_heads, head_dim, scale, window: None, soft_cap: None }
+    Attention { heads, kv_heads, head_dim, scale, window: None, growth: None, soft_cap: None }
 }
 
 fn rope(rng: &mut Rng, pairs: usize, layout: RopeLayout) -> Rope {
@@ -57,17 +83,28 @@ fn cases(rng: &mut Rng) -> Vec<Case> {
     use RopeLayout::{Halves, Interleaved};
     let windowed = |spec: Attention, window| Attention { window: Some(window), ..spec };
     let capped = |spec: Attention, cap| Attention { soft_cap: Some(cap), ..spec };
+    let growing = |spec: Attention| Attention {
+        growth: Some(QueryGrowth { beta: 0.3, original: 12 }),
+        ..spec
+    };
+    let one_plus = NormKind { gain: NormGain::OnePlus, ..HEADS };
+    let rotated = NormKind { order: NormOrder::AfterRotation, ..HEADS };
+    let own = NormKind { center: NormCenter::Mean, span: NormSpan::OwnHead, ..HEADS };
+    let all = NormKind { span: NormSpan::AllHeads, ..HEADS };
     let layers = [
         (attention(2, 2, 32), 16, Halves, None),
-        (attention(4, 2, 64), 32, Interleaved, Some(NormGain::Stored)),
+        (attention(4, 2, 64), 32, Interleaved, Some(HEADS)),
         (windowed(attention(6, 2, 80), 40), 16, Halves, None),
         (attention(3, 1, 96), 24, Interleaved, None),
-        (capped(attention(8, 1, 128), 5.0), 64, Halves, Some(NormGain::Stored)),
-        (windowed(capped(attention(4, 1, 256), 2.0), 64), 128, Halves, Some(NormGain::OnePlus)),
+        (capped(attention(8, 1, 128), 5.0), 64, Halves, Some(HEADS)),
+        (windowed(capped(attention(4, 1, 256), 2.0), 64), 128, Halves, Some(one_plus)),
         (windowed(attention(5, 5, 64), 1), 32, Halves, None),
         (attention(9, 3, 64), 32, Halves, None),
+        (growing(attention(6, 3, 32)), 8, Halves, Some(rotated)),
+        (growing(capped(attention(4, 2, 64), 3.0)), 16, Interleaved, Some(own)),
+        (attention(8, 2, 48), 24, Halves, Some(all)),
         // Nothing a vector register would like.
-        (attention(7, 1, 20), 3, Halves, Some(NormGain::Stored)),
+        (attention(7, 1, 20), 3, Halves, Some(HEADS)),
     ];
     // So long that a device that cuts keys into pieces has several, with windows that start anywhere.
     let long_layers = [
@@ -80,8 +117,7 @@ fn cases(rng: &mut Rng) -> Vec<Case> {
     let layers = layers.into_iter().zip(lengths).chain(long_layers.into_iter().zip(long_lengths));
     let mut cases = Vec::new();
     for ((spec, pairs, layout, norm), lengths) in layers {
-        let gains = |rng: &mut Rng| [0; 2].map(|_| rng.vector(spec.head_dim));
-        let norm = norm.map(|kind| (kind, gains(rng)));
+        let norm = norm.map(|kind| Norm::new(kind, &spec, rng));
         let rope = rope(rng, pairs, layout);
         let (sequences, n_blocks) = sequences(rng, &spec, lengths);
         cases.push(Case { spec, rope, norm, sequences, n_blocks });
@@ -101,9 +137,27 @@ fn sequences(rng: &mut Rng, spec: &Attention, lengths: [usize; 3]) -> (Vec<Seque
     (sequences.into(), n_blocks)
 }
 
+impl Norm {
+    fn new(kind: NormKind, spec: &Attention, rng: &mut Rng) -> Norm {
+        let lens = match kind.span {
+            NormSpan::Head => [spec.head_dim; 2],
+            NormSpan::OwnHead | NormSpan::AllHeads => [spec.q_cols(), spec.kv_cols()],
+        };
+        Norm { kind, gains: lens.map(|len| rng.vector(len)) }
+    }
+}
+
+impl NormKind {
+    fn of<V>(self, [q, k]: &[V; 2]) -> HeadNorm<'_, V> {
+        let NormKind { center, gain, span, order } = self;
+        let norm = |v| RowNorm { center, ..RowNorm::rms(v, gain, 1e-6) };
+        HeadNorm { q: norm(q), k: norm(k), span, order }
+    }
+}
+
 impl Case {
     fn name(&self) -> String {
-        let norm = self.norm.as_ref().map(|(kind, _)| kind);
+        let norm = self.norm.as_ref().map(|norm| norm.kind);
         let (pairs, layout) = (self.rope.inv_freq.len(), self.rope.layout);
         format!("{:?}, {pairs} pairs, {layout:?}, norm {norm:?}", self.spec)
     }
@@ -176,9 +230,12 @@ impl Case {
         let angle_cols = 2 * self.rope.inv_freq.len();
         let mut angles = device.buf(n * angle_cols);
         device.angles(&self.rope, &staged, &mut angles);
-        let gains =
-            self.norm.as_ref().map(|(kind, [q, k])| (*kind, device.vector(q), device.vector(k)));
-        let norm = gains.as_ref().map(|(kind, q, k)| HeadNorm { q, k, kind: *kind, eps: 1e-6 });
+        let gains = self
+            .norm
+            .as_ref()
+            .map(|Norm { gains: [q, k], .. }| [device.vector(q), device.vector(k)]);
+        let norm = self.norm.as_ref().zip(gains.as_ref());
+        let norm = norm.map(|(norm, gains)| norm.kind.of(gains));
         let mut rotated = upload(device, &qkv);
         device.rope(&mut rotated, &self.spec, norm, Some((&self.rope, &angles)));
 
@@ -246,8 +303,8 @@ fn check_one_alone<B: Backend>(device: &B, case: &Case, tolerance: Tolerance) {
         device.stage(&super::data::batch(vec![0; qkv.rows]), &mut staged);
         let mut angles = device.buf(qkv.rows * 2 * case.rope.inv_freq.len());
         device.angles(&case.rope, &staged, &mut angles);
-        let gains = device.vector(&vec![0.5; case.spec.head_dim]);
-        let norm = HeadNorm { q: &gains, k: &gains, kind: NormGain::Stored, eps: 1e-5 };
+        let gains = [0.5, 0.7].map(|gain| device.vector(&vec![gain; case.spec.head_dim]));
+        let norm = HEADS.of(&gains);
         let mut buf = upload(device, qkv);
         match part {
             Part::Norm => device.rope(&mut buf, &case.spec, Some(norm), None),

@@ -8,7 +8,7 @@ use half::f16;
 use super::dense::{cap_score, norm_row};
 use super::{Buf, Reference, dot, softmax};
 use crate::ops::{AttentionOps, DeviceError, HeadNorm, RowNorm};
-use crate::{Attention, BLOCK, Batch, BlockId, Rope, RopeLayout, Span};
+use crate::{Attention, BLOCK, Batch, BlockId, NormOrder, NormSpan, Rope, RopeLayout, Span};
 
 /// Keys and values of one layer: one `[k | v]` row per position of every block, rounded to f16.
 #[derive(Clone, Debug)]
@@ -70,17 +70,16 @@ impl AttentionOps for Reference {
         rotation: Option<(&Rope, &Buf)>,
     ) {
         assert_eq!(qkv.cols, spec.qkv_cols(), "rows are [q | k | v]");
+        let is_due = |order| norm.filter(|norm| norm.order == order);
         for r in 0..qkv.rows {
-            let heads = qkv.row_mut(r).chunks_exact_mut(spec.head_dim);
-            for (i, head) in heads.take(spec.heads + spec.kv_heads).enumerate() {
-                if let Some(norm) = norm {
-                    let gain = if i < spec.heads { norm.q } else { norm.k };
-                    norm_row(head, RowNorm::rms(gain, norm.kind, norm.eps));
-                }
-                if let Some((rope, angles)) = rotation {
+            let row = &mut qkv.row_mut(r)[..spec.q_cols() + spec.kv_cols()];
+            norm_heads(row, spec, is_due(NormOrder::BeforeRotation));
+            if let Some((rope, angles)) = rotation {
+                for head in row.chunks_exact_mut(spec.head_dim) {
                     rotate(head, rope.layout, angles.row(r));
                 }
             }
+            norm_heads(row, spec, is_due(NormOrder::AfterRotation));
         }
     }
 
@@ -129,6 +128,21 @@ impl AttentionOps for Reference {
     }
 }
 
+/// Norms the queries and keys of a `[q | k]` row.
+fn norm_heads(row: &mut [f32], spec: &Attention, norm: Option<HeadNorm<'_, Vec<f32>>>) {
+    let Some(HeadNorm { q, k, span, .. }) = norm else { return };
+    let (queries, keys) = row.split_at_mut(spec.q_cols());
+    for (x, norm) in [(queries, q), (keys, k)] {
+        let len = if span == NormSpan::AllHeads { x.len() } else { spec.head_dim };
+        for (i, x) in x.chunks_exact_mut(len).enumerate() {
+            let first = if span == NormSpan::OwnHead { i * len } else { 0 };
+            let own = |all: &Vec<f32>| all[first..first + len].to_vec();
+            let (gain, bias) = (own(norm.gain), norm.bias.map(own));
+            norm_row(x, RowNorm { gain: &gain, bias: bias.as_ref(), ..norm });
+        }
+    }
+}
+
 /// One head of one row, asking.
 #[derive(Clone, Copy)]
 struct Query<'a> {
@@ -147,7 +161,7 @@ fn attend_head(query: Query<'_>, spec: &Attention, pages: &Pages, span: &Span, o
     let mut weights = Vec::with_capacity(position + 1 - first);
     for seen in first..=position {
         pages.read(span, seen, k_col, &mut read);
-        let score = dot(q, &read) * f64::from(spec.scale);
+        let score = dot(q, &read) * f64::from(spec.scale_at(position));
         weights.push(spec.soft_cap.map_or(score, |cap| cap_score(score, cap)));
     }
     softmax(&mut weights);

@@ -129,9 +129,9 @@ impl Walk<'_> {
     /// two, or natural ones if they are to be capped.
     fn lay_out(&self, q: &mut Vec<f32>) {
         let to_base = if self.spec.soft_cap.is_some() { 1.0 } else { LOG2_E };
-        let scale = self.spec.scale * to_base;
         q.clear();
-        for row in self.output.rows.clone() {
+        for (row, position) in self.output.rows.clone().zip(self.tile.position..) {
+            let scale = self.spec.scale_at(position) * to_base;
             q.extend(self.qkv.row(row)[self.output.cols.clone()].iter().map(|x| x * scale));
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let layer = |(window, view)| {
         let mut attention = trunk.attention(window);
         attention.shape.scale = scale;
-        attention.head_norm = Some(HeadNorm { gain: NormGain::OnePlus, eps: trunk.eps });
+        attention.head_norm = Some(HeadNorm { gain: NormGain::OnePlus, ..trunk.head_norm() });
         attention.rope = Some(if view == View::Full { full } else { sliding });
         sandwich_layer(&trunk, attention, ffn.clone())
     };

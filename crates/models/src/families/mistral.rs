@@ -1,4 +1,5 @@
-//! Mistral: llama without any biases, every layer behind the same sliding window if there is one.
+//! Mistral, alone or as the language model of a vision model: llama without any biases, layers behind
+//! a sliding window if there is one.
 
 use super::*;
 use crate::recipe::Ffn;
@@ -7,10 +8,12 @@ use crate::rope::RopeParams;
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
     let trunk = Trunk::read(c)?;
     let window = c.positions("sliding_window")?;
+    let views = trunk.views(c, |_| if window.is_some() { View::Sliding } else { View::Full })?;
     let ffn = trunk.gated(c.need_size("intermediate_size")?);
     let rope = RopeParams::read(c, "sliding_attention")?.rope(trunk.rope_shape(context))?;
-    let layer = trunk.pre_norm_layer(trunk.attention(window), Ffn::Gated(ffn));
-    let layers = vec![layer; trunk.n_layers];
+    let layer =
+        |window| trunk.pre_norm_layer(trunk.attention(window), Ffn::Gated(ffn.clone()));
+    let layers = trunk.windows(c, &views)?.into_iter().map(layer).collect();
     Ok(trunk.spec("mistral", vec![rope], layers))
 }
 

@@ -3,7 +3,7 @@
 //! A family maps a config to a [`ModelSpec`] and does nothing else: no weights, no device.
 
 // What the family files are written with.
-use backend::{Experts, Gating, NormGain};
+use backend::{Experts, Gating, NormCenter, NormGain, NormOrder, NormSpan, Rope};
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -47,10 +47,27 @@ macro_rules! families {
 }
 
 families! {
+    arcee: "arcee";
+    cohere: "cohere";
+    cohere2: "cohere2";
+    ernie4_5: "ernie4_5";
+    exaone4: "exaone4";
     gemma2: "gemma2";
     gemma3: "gemma3", "gemma3_text";
-    llama: "llama", "xverse";
-    mistral: "mistral";
+    glm: "glm";
+    glm4: "glm4";
+    granite: "granite";
+    hunyuan_v1_dense: "hunyuan_v1_dense";
+    internlm3: "internlm3";
+    llama: "llama", "xverse", "iquestcoder";
+    mimo: "mimo";
+    minicpm: "minicpm";
+    ministral3: "ministral3";
+    mistral: "mistral", "mistral3", "ministral";
+    nemotron: "nemotron";
+    olmo2: "olmo2";
+    olmo3: "olmo3";
+    phi: "phi";
     phi3: "phi3";
     qwen2: "qwen2";
     qwen2_moe: "qwen2_moe";
@@ -59,6 +76,10 @@ families! {
     qwen3_5_moe: "qwen3_5_moe", "qwen3_5_moe_text";
     qwen3_moe: "qwen3_moe";
     qwen3_next: "qwen3_next";
+    seed_oss: "seed_oss";
+    smollm3: "smollm3";
+    stablelm: "stablelm";
+    starcoder2: "starcoder2";
 }
 
 /// The recipe of a Hugging Face `config.json`, for contexts of up to `max_positions`.

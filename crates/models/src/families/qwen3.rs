@@ -2,7 +2,7 @@
 
 use super::qwen2::upper_windows;
 use super::*;
-use crate::recipe::{Bias, Ffn, HeadNorm};
+use crate::recipe::{Bias, Ffn};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -19,7 +19,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
 /// The attention of Qwen3, dense or not.
 pub(super) fn attention(trunk: &Trunk, window: Option<usize>, bias: Bias) -> AttentionMixer {
     let mut attention = trunk.attention(window);
-    attention.head_norm = Some(HeadNorm { gain: NormGain::Stored, eps: trunk.eps });
+    attention.head_norm = Some(trunk.head_norm());
     (attention.qkv_bias, attention.out_bias) = (bias, bias);
     attention
 }

@@ -48,7 +48,7 @@ pub(super) fn hybrid(
     let mut attention = trunk.attention(None);
     let bias = attention_bias(c)?;
     (attention.qkv_bias, attention.out_bias) = (bias, bias);
-    attention.head_norm = Some(HeadNorm { gain: NormGain::OnePlus, eps: trunk.eps });
+    attention.head_norm = Some(HeadNorm { gain: NormGain::OnePlus, ..trunk.head_norm() });
     attention.gate = OutGate::WithQuery;
     let attention = Mixer::Attention(attention);
     let delta = Mixer::GatedDelta(gated_delta(c, &trunk, kind.layout)?);

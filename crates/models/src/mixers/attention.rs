@@ -1,8 +1,8 @@
 //! Softmax attention: one projection to `[q | k | v]`, head norms, rotation, attention, a gate in some
 //! families, one projection back.
 
-use backend::ops::{HeadNorm, Output};
-use backend::{Attention, Backend, NormCenter};
+use backend::ops::{self, Output};
+use backend::{Attention, Backend, NormOrder, NormSpan};
 use weights::Matrix;
 
 use crate::Error;
@@ -10,7 +10,7 @@ use crate::decoder::{Pass, Scratch, ScratchSizes};
 use crate::dense::{LinearWeights, NormWeights};
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
-use crate::recipe::{AttentionMixer, Bias, Norm, OutGate, Qkv};
+use crate::recipe::{AttentionMixer, Bias, HeadNorm, Norm, OutGate, Qkv};
 use crate::step::Wiring;
 
 impl AttentionMixer {
@@ -47,27 +47,22 @@ impl AttentionMixer {
         Linear { name, rows: hidden, cols: self.shape.q_cols(), bias: self.out_bias }
     }
 
-    /// The norms of q and k with their full names, if there are any.
-    fn head_norms(&self, parent: &str) -> Option<[(String, Norm); 2]> {
-        let norm = self.head_norm.as_ref()?;
-        let full = |name| {
-            let (gain, eps) = (norm.gain, norm.eps);
-            let norm = Norm { name, center: NormCenter::Zero, gain, bias: Bias::Absent, eps };
-            (self.name_of(parent, name), norm)
+    /// The norms of q and k with their full names and lengths, if there are any.
+    fn head_norms(&self, parent: &str) -> Option<[(Norm, String, usize); 2]> {
+        let HeadNorm { names: [q, k], center, gain, span, eps, .. } = *self.head_norm.as_ref()?;
+        let full = |name, cols| {
+            let norm = Norm { name, center, gain, bias: Bias::Absent, eps };
+            let len = if span == NormSpan::Head { self.shape.head_dim } else { cols };
+            (norm, self.name_of(parent, name), len)
         };
-        Some([full("q_norm"), full("k_norm")])
+        Some([full(q, self.shape.q_cols()), full(k, self.shape.kv_cols())])
     }
 
     pub(super) fn modules(&self, parent: &str, hidden: usize) -> Vec<Module> {
         let inputs = self.inputs(parent, hidden).into_iter();
         let linears = inputs.chain([self.output(parent, hidden)]).map(Module::Linear);
-        let gains = self.head_norms(parent).into_iter().flatten();
-        let gain = |(name, norm): (String, Norm)| Module::Gain {
-            name,
-            len: self.shape.head_dim,
-            kind: norm.gain,
-        };
-        linears.chain(gains.map(gain)).collect()
+        let norms = self.head_norms(parent).into_iter().flatten();
+        linears.chain(norms.flat_map(|(norm, name, len)| norm.modules(name, len))).collect()
     }
 
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
@@ -84,9 +79,16 @@ pub(crate) struct AttentionWeights<B: Backend> {
     shape: Attention,
     qkv: LinearWeights<B>,
     gate: Option<LinearWeights<B>>,
-    head_norms: Option<[NormWeights<B>; 2]>,
+    head_norm: Option<HeadNormWeights<B>>,
     rope: Option<usize>,
     out: LinearWeights<B>,
+}
+
+struct HeadNormWeights<B: Backend> {
+    q: NormWeights<B>,
+    k: NormWeights<B>,
+    span: NormSpan,
+    order: NormOrder,
 }
 
 impl<B: Backend> AttentionWeights<B> {
@@ -97,13 +99,9 @@ impl<B: Backend> AttentionWeights<B> {
         parent: &str,
     ) -> Result<Self, Error> {
         let hidden = loader.spec().hidden;
-        let load = |(name, norm): &(String, Norm)| {
-            NormWeights::load(loader, b, norm, name, mixer.shape.head_dim)
-        };
-        let head_norms = match mixer.head_norms(parent) {
-            Some([q, k]) => Some([load(&q)?, load(&k)?]),
-            None => None,
-        };
+        let head_norm = mixer.head_norm.as_ref().zip(mixer.head_norms(parent));
+        let head_norm =
+            head_norm.map(|(norm, parts)| HeadNormWeights::load(loader, b, norm, parts));
         let inputs = mixer.inputs(parent, hidden);
         let (qkv, gate) = match mixer.gate {
             OutGate::Absent => (LinearWeights::load(loader, b, &inputs)?, None),
@@ -116,7 +114,7 @@ impl<B: Backend> AttentionWeights<B> {
             shape: mixer.shape.clone(),
             qkv,
             gate,
-            head_norms,
+            head_norm: head_norm.transpose()?,
             rope: mixer.rope,
             out: LinearWeights::load(loader, b, &[mixer.output(parent, hidden)])?,
         })
@@ -131,11 +129,11 @@ impl<B: Backend> AttentionWeights<B> {
         s: &mut Scratch<B>,
     ) {
         self.qkv.apply(b, wiring.input(&s.x), Output::Into(&mut s.qkv));
-        let norm = self.head_norms.as_ref().map(|[q, k]| HeadNorm {
-            q: &q.gain,
-            k: &k.gain,
-            kind: q.kind,
-            eps: q.eps,
+        let norm = self.head_norm.as_ref().map(|norm| ops::HeadNorm {
+            q: norm.q.row_norm(),
+            k: norm.k.row_norm(),
+            span: norm.span,
+            order: norm.order,
         });
         let rotation = self.rope.map(|i| (&pass.spec.ropes[i], &s.angles[i]));
         if norm.is_some() || rotation.is_some() {
@@ -147,6 +145,18 @@ impl<B: Backend> AttentionWeights<B> {
             b.gate(&mut s.attended, &s.gate);
         }
         wiring.finish(b, (&self.out, &s.attended), &mut s.x, &mut s.y);
+    }
+}
+
+impl<B: Backend> HeadNormWeights<B> {
+    fn load(
+        loader: &Loader,
+        b: &B,
+        norm: &HeadNorm,
+        parts: [(Norm, String, usize); 2],
+    ) -> Result<Self, Error> {
+        let [q, k] = parts.map(|(norm, name, len)| NormWeights::load(loader, b, &norm, &name, len));
+        Ok(HeadNormWeights { q: q?, k: k?, span: norm.span, order: norm.order })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every family computes the logits that transformers computes, and however the prompt is cut the
 //! bytes are the same. The goldens come from `tools/goldens/families.py`. One file per area.
 
+mod dense;
 mod first;
 
 use backend::reference::Reference;

@@ -7,7 +7,7 @@ use weights::Checkpoint;
 use crate::common::{Golden, fixtures, floats, tokens};
 
 #[track_caller]
-fn check(case: &str) {
+pub(crate) fn check(case: &str) {
     let root = fixtures().join("mlx");
     let folder = root.join(case);
     let checkpoint = Checkpoint::open(&folder).expect(case);

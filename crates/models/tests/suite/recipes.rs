@@ -315,13 +315,14 @@ fn an_unknown_family_is_told_its_neighbours() {
     check("lama", "llama");
     check("gemma4", "gemma3");
     check("phi4", "phi3");
-    check("mistral3", "mistral");
+    check("mistral4", "mistral");
 }
 
-/// Configs as transformers writes them, of every family.
+/// Configs as transformers and mlx-lm write them, of every family.
 fn written_configs() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let folders = std::fs::read_dir(root).expect("fixtures").flatten();
+    let folders = [root.clone(), root.join("mlx")].map(std::fs::read_dir).into_iter();
+    let folders = folders.flat_map(|folders| folders.expect("fixtures").flatten());
     folders.map(|entry| entry.path().join("config.json")).filter(|path| path.is_file()).collect()
 }
 

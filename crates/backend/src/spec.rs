@@ -245,6 +245,17 @@ pub struct DeltaPlace {
     pub a: Range<usize>,
 }
 
+impl Activation {
+    /// All of them.
+    pub const ALL: [Activation; 5] = [
+        Activation::Silu,
+        Activation::GeluTanh,
+        Activation::GeluErf,
+        Activation::Relu,
+        Activation::ReluSquared,
+    ];
+}
+
 impl Attention {
     /// Columns of all query heads.
     pub fn q_cols(&self) -> usize {

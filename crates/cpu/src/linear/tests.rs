@@ -276,7 +276,14 @@ proptest! {
         cpu.linear(Input::Normed { x: &x, norm }, &w, bias, Output::Onto(&mut got));
         prop_assert_eq!(bits(got.values()), bits(want.values()));
 
-        for act in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf] {
+        let ones = vec![1.0; half];
+        let halves = plain.values().chunks_exact(half).flat_map(|gates| [gates, &ones].concat());
+        let with_ones = buf(&cpu, 2 * half, &halves.collect::<Vec<f32>>());
+        let mut activated = cpu.buf(n_rows * 2 * half);
+        for act in Activation::ALL {
+            cpu.glu(&with_ones, act, &mut want);
+            cpu.linear(Input::Rows(&normed), &w, bias, Output::Activated(act, &mut activated));
+            prop_assert_eq!(bits(activated.values()), bits(want.values()));
             cpu.glu(&plain, act, &mut want);
             cpu.linear(Input::Rows(&normed), &w, bias, Output::Gated(act, &mut got));
             prop_assert_eq!(bits(got.values()), bits(want.values()));

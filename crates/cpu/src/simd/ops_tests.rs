@@ -10,14 +10,6 @@ use super::ops::{BlockScores, OpKernels, Running};
 use super::ops_delta::{Convolution, DeltaStep, STATE_COLS};
 use super::ops_scalar::OPS;
 
-const ACTIVATIONS: [Activation; 5] = [
-    Activation::Silu,
-    Activation::GeluTanh,
-    Activation::GeluErf,
-    Activation::Relu,
-    Activation::ReluSquared,
-];
-
 fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
 }
@@ -90,7 +82,7 @@ proptest! {
             (ops.center)(&mut out);
             out
         });
-        for act in ACTIVATIONS {
+        for act in Activation::ALL {
             check(|ops| {
                 let mut out = vec![0.0; n];
                 (ops.glu)(act, a, &b[..n], &mut out);

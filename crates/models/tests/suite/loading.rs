@@ -89,7 +89,7 @@ fn weights_of_another_architecture_are_refused() {
     check("gemma2", "llama", "pre_feedforward_layernorm");
     check("hunyuan_v1_dense", "llama", "query_layernorm");
     check("nemotron", "llama", "input_layernorm.bias");
-    check("olmo2", "llama", "q_norm");
+    check("glm4", "glm", "post_self_attn_layernorm");
     let (llama, _) = spec_of("llama", json!({}));
     let (qwen3, _) = spec_of("qwen3", json!({}));
     let error = load(&qwen3, tiny::tensors(&llama, SEED)).err().expect("q_norm is missing");

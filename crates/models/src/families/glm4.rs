@@ -8,10 +8,8 @@ use crate::recipe::{Layer, Mixer, Norms, Step};
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
     let c = &with_usual_values(c);
     let trunk = Trunk::read(c)?;
-    let norms = |before, after| Norms::Sandwich {
-        before: trunk.norm(before),
-        after: trunk.norm(after),
-    };
+    let norms =
+        |before, after| Norms::Sandwich { before: trunk.norm(before), after: trunk.norm(after) };
     let mixer_norms = norms("input_layernorm", "post_self_attn_layernorm");
     let ffn_norms = norms("post_attention_layernorm", "post_mlp_layernorm");
     let attention = Mixer::Attention(attention(c, &trunk)?);

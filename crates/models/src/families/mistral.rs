@@ -11,8 +11,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let views = trunk.views(c, |_| if window.is_some() { View::Sliding } else { View::Full })?;
     let ffn = trunk.gated(c.need_size("intermediate_size")?);
     let rope = RopeParams::read(c, "sliding_attention")?.rope(trunk.rope_shape(context))?;
-    let layer =
-        |window| trunk.pre_norm_layer(trunk.attention(window), Ffn::Gated(ffn.clone()));
+    let layer = |window| trunk.pre_norm_layer(trunk.attention(window), Ffn::Gated(ffn.clone()));
     let layers = trunk.windows(c, &views)?.into_iter().map(layer).collect();
     Ok(trunk.spec("mistral", vec![rope], layers))
 }

@@ -130,7 +130,8 @@ impl Coding {
             Packing::Plain(_) | Packing::Mxfp8 | Packing::Fp8Blocks { .. } => return None,
             Packing::Affine { bits, .. } => (u8::MAX >> (8 - bits.clamp(1, 8)), Of32, Level::Min),
             Packing::Mxfp4 => (2 * fp4::ZERO, Of32, fp4::LEVEL),
-            Packing::Nvfp4 => (2 * fp4::ZERO, Of16, fp4::LEVEL),
+            Packing::Nvfp4 | Packing::DividedNvfp4(_) => (2 * fp4::ZERO, Of16, fp4::LEVEL),
+            Packing::Int8 { .. } => (255, Of32, Level::Zero(128)),
             Packing::Gguf(ty) => return Some(Coding::of_gguf(ty)),
         };
         Some(Coding { max, group, level })
@@ -326,6 +327,8 @@ pub(crate) fn with_format(packing: Packing, visitor: impl Visitor) {
         Packing::Affine { bits, group, scale } => affine::with_format(bits, group, scale, visitor),
         Packing::Mxfp4 => visitor.visit(fp4::MXFP4),
         Packing::Nvfp4 => visitor.visit(fp4::NVFP4),
+        Packing::DividedNvfp4(by) => visitor.visit(fp4::Divided(by.get())),
+        Packing::Int8 { group, scale } => affine::with_signed(group, scale, visitor),
         Packing::Gguf(ty) => with_gguf(ty, visitor),
         Packing::Plain(_) | Packing::Mxfp8 | Packing::Fp8Blocks { .. } => {
             unreachable!("{packing:?} has no codes; the caller takes the float path")

@@ -14,8 +14,22 @@ use crate::modules::{ExpertLinear, Linear, Module, layer_name};
 use crate::recipe::{AttentionMixer, Bias, Branch, Head, Layer, Mixer, ModelSpec, Norm};
 
 /// Everything that may belong to a module of a checkpoint.
-const SUFFIXES: &[&str] =
-    &["weight", "bias", "scales", "biases", "weight_scale_inv", "weight_scale", "input_scale"];
+const SUFFIXES: &[&str] = &[
+    "weight",
+    "bias",
+    "scales",
+    "biases",
+    "weight_scale_inv",
+    "weight_scale",
+    "input_scale",
+    "weight_packed",
+    "weight_shape",
+    "weight_zero_point",
+    "weight_g_idx",
+    "weight_global_scale",
+    "input_global_scale",
+    "input_zero_point",
+];
 /// Norms that some families have in a layer.
 const NORMS: &[&str] = &[
     "pre_feedforward_layernorm",
@@ -67,8 +81,9 @@ impl<'a> Loader<'a> {
     }
 
     fn settle_head(&mut self) -> Result<(), Error> {
-        let tensor = format!("{}.weight", self.spec.lm_head().name);
-        match (self.spec.head, self.checkpoint.contains(&tensor)) {
+        let module = self.spec.lm_head().name;
+        let tensor = format!("{module}.weight");
+        match (self.spec.head, self.checkpoint.has_weight(&module)) {
             (Head::Separate, false) => Err(Error::MissingHead { tensor }),
             (Head::IfStored, false) => {
                 self.notes.push(format!(
@@ -167,7 +182,7 @@ impl<'a> Loader<'a> {
     }
 
     fn storage(&self, experts: &ExpertLinear) -> Storage {
-        let is_there = |name: String| self.checkpoint.contains(&format!("{name}.weight"));
+        let is_there = |name: String| self.checkpoint.has_weight(&name);
         if is_there(experts.stacked()) {
             Storage::Stacked
         } else if is_there(experts.joined()) {

@@ -135,6 +135,12 @@ impl Checkpoint {
         self.tensor(name).is_some()
     }
 
+    /// Whether there is a weight of this module, however it is packed.
+    pub fn has_weight(&self, module: &str) -> bool {
+        let name = format!("{module}.weight");
+        self.contains(&name) || self.contains(&format!("{name}_packed"))
+    }
+
     /// The tensor of this full name; where there is none, the one that differs only by the
     /// `model.` and `language_model.` before it.
     pub fn tensor(&self, name: &str) -> Option<&Tensor> {

@@ -7,6 +7,7 @@
 //! **Invariant:** this crate knows no device, no forward pass and no model family beyond its names.
 
 mod checkpoint;
+mod compressed;
 mod convert;
 mod error;
 mod float;
@@ -27,7 +28,7 @@ pub use checkpoint::{Checkpoint, Format};
 pub use convert::{ConvertOptions, ConvertReport, Progress, Repacking, convert};
 pub use error::Error;
 pub use matrix::Matrix;
-pub use packing::{Float, GgufType, Packing};
+pub use packing::{F32Bits, Float, GgufType, Packing};
 pub use scheme::Scheme;
 pub use tensor::{Dtype, Tensor};
 pub use text_files::{TextFiles, TokenizerFile};

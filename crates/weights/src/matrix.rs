@@ -110,6 +110,18 @@ impl Matrix {
                 fp4(&data, out);
                 scale_groups(out, &line(&self.scales, row_scales), e4m3);
             }
+            Packing::DividedNvfp4(by) => {
+                fp4(&data, out);
+                scale_groups(out, &line(&self.scales, row_scales), |byte| e4m3(byte) / by.get());
+            }
+            Packing::Int8 { group, scale } => {
+                let scales = line(&self.scales, row_scales);
+                let groups = out.chunks_exact_mut(group as usize).zip(data.chunks(group as usize));
+                for (g, (out, data)) in groups.enumerate() {
+                    let s = scale.get(&scales, g);
+                    out.iter_mut().zip(data).for_each(|(out, q)| *out = s * f32::from(*q as i8));
+                }
+            }
             Packing::Mxfp8 => {
                 fp8(&data, out);
                 scale_groups(out, &line(&self.scales, row_scales), e8m0);
@@ -148,7 +160,7 @@ fn fp8(data: &[u8], out: &mut [f32]) {
 }
 
 /// Multiplies equal groups of `out`, one per scale byte.
-fn scale_groups(out: &mut [f32], scales: &[u8], value: fn(u8) -> f32) {
+fn scale_groups(out: &mut [f32], scales: &[u8], value: impl Fn(u8) -> f32) {
     if scales.is_empty() {
         return;
     }

@@ -12,20 +12,20 @@ use crate::{
 
 /// The sizes a caller asks for.
 #[derive(Clone, Copy)]
-struct Shape {
+pub(crate) struct Shape {
     /// Experts, where they are stacked on an axis of their own.
-    stack: Option<usize>,
-    rows: usize,
-    cols: usize,
+    pub(crate) stack: Option<usize>,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
 }
 
 impl Shape {
     /// The stored sizes with `cols` in the last place.
-    fn with(self, rows: usize, cols: usize) -> Vec<usize> {
+    pub(crate) fn with(self, rows: usize, cols: usize) -> Vec<usize> {
         self.stack.into_iter().chain([rows, cols]).collect()
     }
 
-    fn n_rows(self) -> usize {
+    pub(crate) fn n_rows(self) -> usize {
         self.stack.unwrap_or(1).saturating_mul(self.rows)
     }
 }
@@ -61,6 +61,9 @@ impl Checkpoint {
 
     fn assemble(&self, module: &str, shape: Shape) -> Result<Matrix, Error> {
         let name = format!("{module}.weight");
+        if let Some(packed) = self.tensor(&format!("{name}_packed")) {
+            return self.compressed(module, &packed.name, shape);
+        }
         let weight = match self.sound(&name) {
             Err(Error::MissingTensor { .. }) if self.quantization.foreign().is_some() => {
                 return Err(self.foreign());
@@ -95,6 +98,7 @@ impl Checkpoint {
                 plain(weight, shape, Packing::Plain(float))
             }
             (Some(Rule::Off) | None, None, Dtype::F8E4m3) => self.fp8(module, weight, shape),
+            (Some(Rule::Off) | None, None, Dtype::I8) => self.int8(module, weight, shape),
             (Some(Rule::Off) | None, None, _) if self.quantization.foreign().is_some() => {
                 Err(self.foreign())
             }
@@ -236,7 +240,7 @@ fn plain(tensor: &Tensor, shape: Shape, packing: Packing) -> Result<Matrix, Erro
 }
 
 /// A matrix of `tensor`'s bytes, without scales; the packing is still to be set.
-fn plain_unchecked(tensor: &Tensor, shape: Shape) -> Matrix {
+pub(crate) fn plain_unchecked(tensor: &Tensor, shape: Shape) -> Matrix {
     Matrix {
         name: tensor.name.clone(),
         rows: shape.n_rows(),

@@ -35,6 +35,15 @@ pub enum Packing {
     Mxfp8,
     /// E2M1 elements, low nibble first; one E4M3 scale byte per 16 elements.
     Nvfp4,
+    /// As [`Packing::Nvfp4`], but every scale byte is first divided by this number.
+    DividedNvfp4(F32Bits),
+    /// Signed bytes, `w = scale * q`. `scales` holds one `scale` float per group of `group` elements.
+    Int8 {
+        /// 32, 64 or 128 elements.
+        group: u16,
+        /// Type of the scales.
+        scale: Float,
+    },
     /// E4M3 elements; one f32 multiplier per block of `rows` x `cols` elements, the blocks row
     /// major in `scales`, the blocks at the right and lower edge cut short.
     Fp8Blocks {
@@ -45,6 +54,22 @@ pub enum Packing {
     },
     /// A llama.cpp block format: scales lie inside `data`, in every block.
     Gguf(GgufType),
+}
+
+/// An f32 by its bits, so that two of them are equal or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct F32Bits(u32);
+
+impl F32Bits {
+    /// The bits of `value`.
+    pub fn new(value: f32) -> F32Bits {
+        F32Bits(value.to_bits())
+    }
+
+    /// The number.
+    pub fn get(self) -> f32 {
+        f32::from_bits(self.0)
+    }
 }
 
 /// The quantised tensor types of GGUF that this program reads.
@@ -99,9 +124,9 @@ impl Packing {
     pub const fn granule(self) -> usize {
         match self {
             Packing::Plain(_) | Packing::Fp8Blocks { .. } => 1,
-            Packing::Affine { group, .. } => group as usize,
+            Packing::Affine { group, .. } | Packing::Int8 { group, .. } => group as usize,
             Packing::Mxfp4 | Packing::Mxfp8 => 32,
-            Packing::Nvfp4 => 16,
+            Packing::Nvfp4 | Packing::DividedNvfp4(_) => 16,
             Packing::Gguf(ty) => ty.block().0,
         }
     }
@@ -111,8 +136,8 @@ impl Packing {
         match self {
             Packing::Plain(float) => cols * float.n_bytes(),
             Packing::Affine { bits, .. } => cols * bits as usize / 8,
-            Packing::Mxfp4 | Packing::Nvfp4 => cols / 2,
-            Packing::Mxfp8 | Packing::Fp8Blocks { .. } => cols,
+            Packing::Mxfp4 | Packing::Nvfp4 | Packing::DividedNvfp4(_) => cols / 2,
+            Packing::Mxfp8 | Packing::Int8 { .. } | Packing::Fp8Blocks { .. } => cols,
             Packing::Gguf(ty) => cols / ty.block().0 * ty.block().1,
         }
     }
@@ -121,9 +146,11 @@ impl Packing {
     /// where the scales are not per row.
     pub const fn row_scale_bytes(self, cols: usize) -> usize {
         match self {
-            Packing::Affine { group, scale, .. } => cols / group as usize * scale.n_bytes(),
+            Packing::Affine { group, scale, .. } | Packing::Int8 { group, scale } => {
+                cols / group as usize * scale.n_bytes()
+            }
             Packing::Mxfp4 | Packing::Mxfp8 => cols / 32,
-            Packing::Nvfp4 => cols / 16,
+            Packing::Nvfp4 | Packing::DividedNvfp4(_) => cols / 16,
             Packing::Plain(_) | Packing::Fp8Blocks { .. } | Packing::Gguf(_) => 0,
         }
     }

@@ -40,6 +40,14 @@ enum Default {
     Foreign(String),
 }
 
+/// Where a section says how large the blocks of 8-bit floats are.
+fn fp8_block(map: &Map<String, Value>) -> Option<&Value> {
+    map.get("weight_block_size").filter(|size| !size.is_null()).or_else(|| {
+        let groups = map.get("config_groups")?.as_object()?;
+        groups.values().find_map(|group| group.get("weights")?.get("block_structure"))
+    })
+}
+
 impl Quantization {
     /// Reads the section of `config`, or of its `text_config`.
     pub(crate) fn of(config: &Value) -> Quantization {
@@ -62,8 +70,7 @@ impl Quantization {
     }
 
     fn read(&mut self, map: &Map<String, Value>) {
-        if let Some([rows, cols]) =
-            map.get("weight_block_size").and_then(Value::as_array).map(Vec::as_slice)
+        if let Some([rows, cols]) = fp8_block(map).and_then(Value::as_array).map(Vec::as_slice)
             && let (Some(rows @ 1..), Some(cols @ 1..)) = (rows.as_u64(), cols.as_u64())
         {
             self.fp8_block = (rows.min(1 << 31) as u32, cols.min(1 << 31) as u32);

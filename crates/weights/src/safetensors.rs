@@ -190,13 +190,15 @@ fn dtype(name: &str) -> Option<Dtype> {
         "F8_E4M3" => Dtype::F8E4m3,
         "F8_E8M0" => Dtype::F8E8m0,
         "U8" => Dtype::U8,
+        "I8" => Dtype::I8,
+        "I32" => Dtype::I32,
+        "I64" => Dtype::I64,
         "U32" => Dtype::U32,
         "F4" => Dtype::Other { bits: 4 },
         "F6_E2M3" | "F6_E3M2" => Dtype::Other { bits: 6 },
-        "BOOL" | "I8" | "F8_E5M2" | "F8_E4M3FNUZ" | "F8_E5M2FNUZ" => Dtype::Other { bits: 8 },
+        "BOOL" | "F8_E5M2" | "F8_E4M3FNUZ" | "F8_E5M2FNUZ" => Dtype::Other { bits: 8 },
         "I16" | "U16" => Dtype::Other { bits: 16 },
-        "I32" => Dtype::Other { bits: 32 },
-        "I64" | "U64" | "F64" | "C64" => Dtype::Other { bits: 64 },
+        "U64" | "F64" | "C64" => Dtype::Other { bits: 64 },
         _ => return None,
     })
 }

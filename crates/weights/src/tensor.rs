@@ -34,8 +34,14 @@ pub enum Dtype {
     F8E8m0,
     /// Bytes: scales of the small float packings.
     U8,
+    /// Signed bytes.
+    I8,
     /// Words that hold packed elements.
     U32,
+    /// Signed words, which hold packed elements too.
+    I32,
+    /// Long integers: sizes.
+    I64,
     /// llama.cpp blocks.
     Gguf(GgufType),
     /// A type nothing here computes with; it may lie in a file unused.
@@ -52,8 +58,9 @@ impl Dtype {
         let n = shape.iter().try_fold(1usize, |n, &size| n.checked_mul(size))?;
         match self {
             Dtype::Float(float) => n.checked_mul(float.n_bytes()),
-            Dtype::F8E4m3 | Dtype::F8E8m0 | Dtype::U8 => Some(n),
-            Dtype::U32 => n.checked_mul(4),
+            Dtype::F8E4m3 | Dtype::F8E8m0 | Dtype::U8 | Dtype::I8 => Some(n),
+            Dtype::U32 | Dtype::I32 => n.checked_mul(4),
+            Dtype::I64 => n.checked_mul(8),
             Dtype::Gguf(ty) => {
                 let (len, bytes) = ty.block();
                 let cols = shape.last().copied().unwrap_or(1);
@@ -79,6 +86,9 @@ impl std::fmt::Display for Dtype {
             Dtype::F8E4m3 => f.write_str("F8_E4M3"),
             Dtype::F8E8m0 => f.write_str("F8_E8M0"),
             Dtype::U8 => f.write_str("U8"),
+            Dtype::I8 => f.write_str("I8"),
+            Dtype::I32 => f.write_str("I32"),
+            Dtype::I64 => f.write_str("I64"),
             Dtype::U32 => f.write_str("U32"),
             Dtype::Gguf(ty) => write!(f, "{ty:?}"),
             Dtype::Other { bits } => write!(f, "a {bits}-bit type"),

@@ -1,5 +1,6 @@
 //! Every packing means what MLX, torch and transformers say it means, and the quantisers make what
-//! MLX makes. The expected values come from tools/goldens/{mlx_packings,torch_floats}.py.
+//! MLX makes. The expected values come from tools/goldens/{mlx_packings,torch_floats,
+//! compressed_weights}.py.
 
 use std::path::PathBuf;
 
@@ -188,6 +189,64 @@ fn fp8_weights_with_scales_of_any_shape_are_those_of_torch() {
             assert_eq!(part, expected[range.start * cols..range.end * cols], "{kind} {range:?}");
         }
     }
+}
+
+/// One module `m` out of the fixture of compressed-tensors.
+fn compressed(tensors: &[Tensor], kind: &str) -> Vec<Tensor> {
+    let parts = tensors.iter().filter_map(|tensor| {
+        let name = tensor.name.strip_prefix(&format!("{kind}."))?;
+        Some(Tensor { name: format!("m.{name}"), ..tensor.clone() })
+    });
+    parts.filter(|tensor| tensor.name != "m.expected").collect()
+}
+
+#[test]
+fn compressed_tensors_mean_what_their_library_says() {
+    let (rows, cols) = (10, COLS);
+    let config = json!({"quantization_config": {"quant_method": "compressed-tensors"}});
+    let tensors = fixture("compressed.safetensors");
+    let kinds = tensors.iter().filter_map(|tensor| tensor.name.strip_suffix(".expected"));
+    let mut n_kinds = 0;
+    for kind in kinds {
+        let parts = compressed(&tensors, kind);
+        let elements = parts.iter().find(|part| part.name.contains("weight_packed"));
+        let elements = elements.unwrap_or_else(|| find(&parts, "m.weight")).data.clone();
+        let checkpoint = Checkpoint::from_tensors(config.clone(), parts.clone());
+        let matrix = checkpoint.matrix("m", rows, cols).unwrap_or_else(|e| panic!("{kind}: {e}"));
+        let expected = values(find(&tensors, &format!("{kind}.expected")));
+        assert_eq!(dequantize(&matrix), expected, "{kind}");
+        assert_eq!(dequantize(&matrix.rows_range(3..9)), expected[3 * cols..9 * cols], "{kind}");
+        assert_eq!(matrix.data.as_ptr(), elements.as_ptr(), "{kind}: the elements were copied");
+        n_kinds += 1;
+    }
+    assert_eq!(n_kinds, 15);
+}
+
+#[test]
+fn compressed_tensors_that_cannot_be_read_say_why() {
+    let tensors = fixture("compressed.safetensors");
+    let check = |kind: &str, name: &str, change: &dyn Fn(&mut Tensor), says: &str| {
+        let mut parts = compressed(&tensors, kind);
+        if !parts.iter().any(|part| part.name == name) {
+            parts.push(Tensor::new(name, &[COLS], Dtype::I32, vec![0; 4 * COLS]));
+        }
+        parts.iter_mut().filter(|part| part.name == name).for_each(change);
+        let checkpoint = Checkpoint::from_tensors(json!({}), parts);
+        let error = checkpoint.matrix("m", 10, COLS).unwrap_err().to_string();
+        assert!(error.contains(says) && error.contains(name), "{error}");
+    };
+    let cut = |tensor: &mut Tensor| tensor.shape[0] -= 1;
+    check("int4.64", "m.weight_packed", &cut, "bytes");
+    check("int4.64", "m.weight_g_idx", &|_| (), "a group order by activations");
+    let flat = |tensor: &mut Tensor| tensor.shape = vec![tensor.shape.iter().product()];
+    check("int4.64", "m.weight_packed", &flat, "of 2 to 8 bits");
+    check("int4.zeros", "m.weight_zero_point", &flat, "I32 [2, 4]");
+    let sevens = |tensor: &mut Tensor| *tensor = Tensor::from_f32(&tensor.name, &[7], &[1.0; 7]);
+    check("bytes.row", "m.weight_scale", &sevens, "as many for each of 10 rows");
+    let zero = |tensor: &mut Tensor| *tensor = Tensor::from_f32(&tensor.name, &[1], &[0.0]);
+    check("nvfp4", "m.weight_global_scale", &zero, "a number above 0");
+    let ones = |tensor: &mut Tensor| tensor.data = vec![1; tensor.data.len()].into();
+    check("bytes.row", "m.weight_zero_point", &ones, "bytes with zero points");
 }
 
 #[test]

@@ -86,7 +86,10 @@ impl Rng {
                 scales = self.small_exponents(n_scales);
                 clear_e4m3_nans(&mut data);
             }
-            Packing::Nvfp4 => {
+            Packing::Int8 { scale, .. } => {
+                scales = self.floats(scale, n_scales / scale.n_bytes(), 0.01);
+            }
+            Packing::Nvfp4 | Packing::DividedNvfp4(_) => {
                 scales = self.bytes(n_scales);
                 scales.iter_mut().for_each(|scale| *scale = 0x20 | *scale & 0x1f);
             }
@@ -137,6 +140,12 @@ fn clear_e4m3_nans(data: &mut [u8]) {
 impl Rows {
     pub(super) fn row(&self, r: usize) -> &[f32] {
         &self.data[r * self.cols..][..self.cols]
+    }
+
+    /// The columns of `range` alone.
+    pub(super) fn columns(&self, range: std::ops::Range<usize>) -> Rows {
+        let data = (0..self.rows).flat_map(|r| self.row(r)[range.clone()].to_vec()).collect();
+        Rows { rows: self.rows, cols: range.len(), data }
     }
 
     /// The rows of `range` alone.

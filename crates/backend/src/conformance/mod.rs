@@ -7,6 +7,7 @@
 
 mod attention;
 mod data;
+mod layer_inputs;
 mod recurrent;
 mod rows;
 
@@ -14,7 +15,8 @@ use crate::Backend;
 use data::Rows;
 
 /// How far a device may be from the reference: `|got - want| <= tolerance * (|want| + rms)`, where
-/// `rms` is the root mean square of the reference's row.
+/// `rms` is the root mean square of the reference's row. What is too small for a normal f32 may be
+/// zero as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// For ops that multiply with packed weights: linear layers and experts.
@@ -35,6 +37,7 @@ pub fn check<B: Backend>(device: &B, tolerance: Tolerance) {
     rows::check(device, tolerance);
     attention::check(device, tolerance);
     recurrent::check(device, tolerance);
+    layer_inputs::check(device, tolerance);
 }
 
 /// Checks that a row gives the same bits alone, in a batch, and in chunks of any size.
@@ -42,6 +45,7 @@ pub fn check_invariance<B: Backend>(device: &B) {
     rows::check_invariance(device);
     attention::check_invariance(device);
     recurrent::check_invariance(device);
+    layer_inputs::check_invariance(device);
 }
 
 /// Checks that two devices, or two settings of one, give the same bits in every op.
@@ -49,6 +53,7 @@ pub fn check_equal<A: Backend, B: Backend>(a: &A, b: &B) {
     rows::check_equal(a, b);
     attention::check_equal(a, b);
     recurrent::check_equal(a, b);
+    layer_inputs::check_equal(a, b);
 }
 
 fn assert_close(what: &str, got: &Rows, want: &Rows, tolerance: f32) {
@@ -57,7 +62,7 @@ fn assert_close(what: &str, got: &Rows, want: &Rows, tolerance: f32) {
         let (got, want) = (got.row(r), want.row(r));
         let mean_square = want.iter().map(|x| x * x).sum::<f32>() / want.len() as f32;
         for (c, (got, want)) in got.iter().zip(want).enumerate() {
-            let limit = tolerance * (want.abs() + mean_square.sqrt());
+            let limit = tolerance * (want.abs() + mean_square.sqrt()) + f32::MIN_POSITIVE;
             let off = (got - want).abs();
             // Written so that a NaN fails.
             assert!(off <= limit, "{what}: row {r} column {c}: {got}, not {want} within {limit}");

@@ -1,6 +1,6 @@
 //! Ops on rows that know nothing of each other: all but attention.
 
-use weights::{Float, GgufType, Matrix, Packing};
+use weights::{F32Bits, Float, GgufType, Matrix, Packing};
 
 use super::data::{Rng, Rows, batch, download, upload};
 use super::{Tolerance, assert_close, assert_same_bits};
@@ -242,13 +242,7 @@ fn packings() -> Vec<Packing> {
 
 fn ops(rng: &mut Rng) -> Vec<RowOp> {
     let mut ops = Vec::new();
-    for packing in packings() {
-        let cols = packing.granule().max(32) * (1 + rng.below(3));
-        ops.push(RowOp::Embed { table: rng.matrix(packing, 11, cols), scale: 1.0 });
-        let rows = 1 + rng.below(70);
-        let bias = (rng.below(2) == 0).then(|| rng.vector(rows));
-        ops.push(plain(vec![rng.matrix(packing, rows, cols)], bias));
-    }
+    ops.extend(packing_ops(packings(), rng));
     ops.extend(mixed_ops(rng));
     ops.extend(formed_ops(rng));
     ops.extend(expert_ops(rng));
@@ -268,7 +262,28 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
         ops.push(RowOp::Gate { cols });
         ops.push(RowOp::AddGated { cols });
     }
+    // Drawn apart, so that the numbers of those before stay what they were.
+    ops.extend(packing_ops(compressed_packings(), &mut Rng::new(21)));
     ops
+}
+
+/// An embedding and a linear layer of each packing.
+fn packing_ops(packings: Vec<Packing>, rng: &mut Rng) -> Vec<RowOp> {
+    let mut ops = Vec::new();
+    for packing in packings {
+        let cols = packing.granule().max(32) * (1 + rng.below(3));
+        ops.push(RowOp::Embed { table: rng.matrix(packing, 11, cols), scale: 1.0 });
+        let rows = 1 + rng.below(70);
+        let bias = (rng.below(2) == 0).then(|| rng.vector(rows));
+        ops.push(plain(vec![rng.matrix(packing, rows, cols)], bias));
+    }
+    ops
+}
+
+/// Those of compressed-tensors.
+fn compressed_packings() -> Vec<Packing> {
+    let divided = [Packing::DividedNvfp4(F32Bits::new(0.37))].into_iter();
+    divided.chain([32, 64, 128].map(|group| Packing::Int8 { group, scale: Float::Bf16 })).collect()
 }
 
 /// Every kind of norm, with and without a bias of `cols` numbers.

@@ -265,6 +265,8 @@ fn name_of(packing: Packing) -> String {
         Packing::Plain(float) => format!("{float:?}").to_uppercase(),
         Packing::Affine { bits, group, .. } => format!("affine {bits} bit / {group}"),
         Packing::Fp8Blocks { .. } => "FP8".to_owned(),
+        Packing::DividedNvfp4(_) => "nvfp4".to_owned(),
+        Packing::Int8 { .. } => "int8".to_owned(),
         Packing::Mxfp4 | Packing::Mxfp8 | Packing::Nvfp4 => format!("{packing:?}").to_lowercase(),
         Packing::Gguf(ty) => gguf_name(ty),
     }

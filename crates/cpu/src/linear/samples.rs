@@ -1,6 +1,6 @@
 //! Matrices of every packing with random elements, for tests.
 
-use weights::{Float, GgufType, Matrix, Packing};
+use weights::{F32Bits, Float, GgufType, Matrix, Packing};
 
 /// A small generator: the tests need variety, not quality.
 pub(crate) struct Random(pub(crate) u64);
@@ -43,6 +43,10 @@ pub(crate) fn packings() -> Vec<Packing> {
         }
     }
     all.extend([Packing::Mxfp4, Packing::Mxfp8, Packing::Nvfp4]);
+    all.push(Packing::DividedNvfp4(F32Bits::new(0.37)));
+    for (group, scale) in [(32, Float::F32), (64, Float::F16), (128, Float::Bf16)] {
+        all.push(Packing::Int8 { group, scale });
+    }
     all.push(Packing::Fp8Blocks { rows: 8, cols: 48 });
     let gguf = [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Mxfp4];
     all.extend(gguf.into_iter().map(Packing::Gguf));
@@ -65,7 +69,12 @@ pub(crate) fn matrix(random: &mut Random, packing: Packing, rows: usize, cols: u
         Packing::Mxfp4 | Packing::Mxfp8 => {
             ((0..n_scales).map(|_| 118 + random.below(8) as u8).collect(), Vec::new())
         }
-        Packing::Nvfp4 => ((0..n_scales).map(|_| random.below(0x40) as u8).collect(), Vec::new()),
+        Packing::Nvfp4 | Packing::DividedNvfp4(_) => {
+            ((0..n_scales).map(|_| random.below(0x40) as u8).collect(), Vec::new())
+        }
+        Packing::Int8 { scale, .. } => {
+            (floats(random, scale, n_scales / scale.n_bytes(), 0.01), Vec::new())
+        }
         Packing::Fp8Blocks { rows: r, cols: c } => {
             let n = rows.div_ceil(r as usize) * cols.div_ceil(c as usize);
             (floats(random, Float::F32, n, 0.01), Vec::new())

@@ -1,9 +1,9 @@
 //! MLX affine groups: a little-endian stream of 2, 3, 4, 5, 6 or 8-bit codes per row; scales and
-//! biases apart.
+//! biases apart. And signed bytes in such groups, which have scales alone.
 
 use weights::Float;
 
-use super::{Codes, Format, LANES, Out, Visitor, spread};
+use super::{Codes, Format, LANES, Out, Visitor, legacy, spread};
 use crate::simd::{Side, Words};
 
 /// Codes of `BITS` bits in groups of `32 * RUNS`, with a scale and a bias each.
@@ -55,6 +55,49 @@ impl<const BITS: usize, const RUNS: usize> Format for Affine<BITS, RUNS> {
     fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
         for run in 0..RUNS {
             run_of::<W, BITS>(rows, at + 4 * BITS * run, 8 * run, out);
+        }
+    }
+}
+
+/// Signed bytes in groups of `32 * RUNS`, with a scale each.
+#[derive(Clone, Copy)]
+struct Signed<const RUNS: usize>(Float);
+
+/// Hands the format of signed bytes in groups of so many to `visitor`.
+#[inline]
+pub(super) fn with_signed(group: u16, float: Float, visitor: impl Visitor) {
+    match group {
+        32 => visitor.visit(Signed::<1>(float)),
+        64 => visitor.visit(Signed::<2>(float)),
+        128 => visitor.visit(Signed::<4>(float)),
+        _ => unreachable!("groups of {group} are not made when a model is opened"),
+    }
+}
+
+impl<const RUNS: usize> Format for Signed<RUNS> {
+    const COLS: usize = 32 * RUNS;
+    const BYTES: usize = 32 * RUNS;
+    const GROUPS: usize = RUNS;
+
+    #[inline(always)]
+    fn bytes_apart(self) -> [usize; 2] {
+        [self.0.n_bytes(), 0]
+    }
+
+    #[inline(always)]
+    fn numbers_apart<W: Words>(
+        self,
+        [scales, _]: &[Side<'_, W>; 2],
+        n: usize,
+        out: &mut Out<'_, ()>,
+    ) {
+        numbers::<W, RUNS>(self.0, scales, n, out.lane, out.scales);
+    }
+
+    #[inline(always)]
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
+        for run in 0..RUNS {
+            out.run(run, legacy::signed_bytes(rows, at + 32 * run));
         }
     }
 }

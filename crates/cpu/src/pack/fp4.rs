@@ -37,6 +37,39 @@ pub(super) const MXFP4: Fp4<1> = Fp4(&MXFP4_SCALES);
 /// An 8-bit float per 16 elements.
 pub(super) const NVFP4: Fp4<2> = Fp4(&NVFP4_SCALES);
 
+/// As [`NVFP4`], scales divided by a number.
+#[derive(Clone, Copy)]
+pub(super) struct Divided(pub(super) f32);
+
+impl Format for Divided {
+    const COLS: usize = 32;
+    const BYTES: usize = 16;
+    const GROUPS: usize = 2;
+
+    #[inline(always)]
+    fn bytes_apart(self) -> [usize; 2] {
+        [2, 0]
+    }
+
+    #[inline(always)]
+    fn numbers_apart<W: Words>(
+        self,
+        [scales, _]: &[Side<'_, W>; 2],
+        n: usize,
+        out: &mut Out<'_, ()>,
+    ) {
+        for i in 0..2 * n {
+            let scale = |[byte]: [u8; 1]| 0.5 * (e4m3_to_f32(byte) / self.0);
+            out.scale::<W>(i, scales.floats(i, scale));
+        }
+    }
+
+    #[inline(always)]
+    fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
+        alternating(rows, at, out);
+    }
+}
+
 static MXFP4_SCALES: [f32; 256] = scales!(byte => 0.5 * e8m0_to_f32(byte));
 static NVFP4_SCALES: [f32; 256] = scales!(byte => 0.5 * e4m3_to_f32(byte));
 static GGUF_SCALES: [f32; 256] = scales!(byte => half_of_e8m0(byte));

@@ -35,13 +35,19 @@ pub(super) fn q5_1<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, im
 
 #[inline(always)]
 pub(super) fn q8_0<W: Words>(rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
-    let ([a, b, c, d], [e, f, g, h]) = (rows.quad(at + 2), rows.quad(at + 18));
+    out.run(0, signed_bytes(rows, at + 2));
+    out.scale::<W>(0, rows.half(at).f16());
+}
+
+/// 32 signed bytes, 128 added.
+#[inline(always)]
+pub(super) fn signed_bytes<W: Words>(rows: &Side<'_, W>, at: usize) -> [W; 8] {
+    let ([a, b, c, d], [e, f, g, h]) = (rows.quad(at), rows.quad(at + 16));
     let mut codes = [a, b, c, d, e, f, g, h];
     for codes in &mut codes {
         *codes = codes.xor(0x8080_8080);
     }
-    out.run(0, codes);
-    out.scale::<W>(0, rows.half(at).f16());
+    codes
 }
 
 #[inline(always)]

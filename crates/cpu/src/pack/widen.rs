@@ -33,6 +33,16 @@ pub(crate) fn widen_row(matrix: &Matrix, row: usize, cols: Range<usize>, out: &m
         }
         Packing::Mxfp4 => fp4(data, scales, |s| 0.5 * e8m0_to_f32(s), out),
         Packing::Nvfp4 => fp4(data, scales, |s| 0.5 * e4m3_to_f32(s), out),
+        Packing::DividedNvfp4(by) => {
+            fp4(data, scales, |s| 0.5 * (e4m3_to_f32(s) / by.get()), out);
+        }
+        Packing::Int8 { group, scale } => {
+            let group = usize::from(group);
+            for (g, (out, data)) in out.chunks_mut(group).zip(data.chunks(group)).enumerate() {
+                let s = float_at(scale, scales, g);
+                out.iter_mut().zip(data).for_each(|(out, q)| *out = s * f32::from(*q as i8));
+            }
+        }
         Packing::Mxfp8 => {
             for ((out, data), scale) in out.chunks_mut(32).zip(data.chunks(32)).zip(scales) {
                 fp8(data, e8m0_to_f32(*scale), out);

@@ -1,6 +1,7 @@
 //! What the crate promises, seen from outside: recipes, loading, and logits against goldens.
 
 mod common;
+mod compressed;
 mod families;
 mod gguf;
 mod loading;

@@ -90,6 +90,13 @@ impl Plan {
         let mut planner = Planner { src, aim, float, head_dim, items: BTreeMap::new() };
         let mut notes = Vec::new();
         for tensor in src.tensors() {
+            if tensor.name.ends_with(".weight_packed") {
+                return Err(Error::Unsupported {
+                    file: tensor.file.to_path_buf(),
+                    what: format!("converting {}", tensor.name),
+                    advice: "convert the unquantized version of the model".into(),
+                });
+            }
             if let Some(why) = left_out(src, tensor) {
                 notes.push(format!("{} is left out: {why}", tensor.name));
             } else if !is_companion(src, &tensor.name) {
@@ -281,7 +288,7 @@ fn kept(packing: Packing) -> Option<Scheme> {
         Packing::Mxfp4 | Packing::Gguf(GgufType::Mxfp4) => Some(Scheme::Mxfp4),
         Packing::Mxfp8 => Some(Scheme::Mxfp8),
         Packing::Nvfp4 => Some(Scheme::Nvfp4),
-        Packing::Fp8Blocks { .. } => Some(EIGHT),
+        Packing::DividedNvfp4(_) | Packing::Int8 { .. } | Packing::Fp8Blocks { .. } => Some(EIGHT),
         Packing::Gguf(GgufType::Q2K | GgufType::Q3K) => Some(Scheme::Affine { bits: 4, group: 32 }),
         Packing::Gguf(ty) => Some(repack::scheme(ty).unwrap_or(EIGHT)),
     }
@@ -303,8 +310,15 @@ fn expert(module: &str) -> Option<(String, usize)> {
 
 /// Whether a tensor is a part of the weight of the module it names.
 fn is_companion(src: &Checkpoint, name: &str) -> bool {
-    const PARTS: [&str; 6] =
-        ["scales", "biases", "weight_scale_inv", "weight_scale", "input_scale", "activation_scale"];
+    const PARTS: [&str; 7] = [
+        "scales",
+        "biases",
+        "weight_scale_inv",
+        "weight_scale",
+        "weight_zero_point",
+        "input_scale",
+        "activation_scale",
+    ];
     name.rsplit_once('.').is_some_and(|(module, part)| {
         PARTS.contains(&part) && src.contains(&format!("{module}.weight"))
     })
@@ -323,5 +337,6 @@ fn left_out(src: &Checkpoint, tensor: &Tensor) -> Option<&'static str> {
     if tensor.data.is_empty() {
         return Some("it holds no numbers");
     }
-    matches!(tensor.dtype, Dtype::Other { .. }).then_some("no model computes with its type")
+    let is_foreign = matches!(tensor.dtype, Dtype::I64 | Dtype::Other { .. });
+    is_foreign.then_some("no model computes with its type")
 }

@@ -48,8 +48,15 @@ def neutral(model, name):
     """What makes a parameter do nothing: the gain that is one, or zero."""
     if not is_gain(name):
         return 0.0
-    lacks_one = any(part in type(model).__name__ for part in ("Gemma", "Qwen3Next", "Qwen3_5", "NemotronForCausalLM"))
+    kind = type(model).__name__
+    lacks_one = any(part in kind for part in ("Gemma", "Qwen3Next", "Qwen3_5", "NemotronForCausalLM"))
+    lacks_one = lacks_one and "Gemma4" not in kind
     return 0.0 if lacks_one and "linear_attn" not in name else 1.0
+
+
+def scalars(model):
+    """Stored numbers that are no parameters: what layers multiply the residual stream with."""
+    return [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("layer_scalar")]
 
 
 def randomise(model, seed):
@@ -60,6 +67,8 @@ def randomise(model, seed):
         noise = torch.randn(p.shape, generator=gen)
         if is_gain(name):
             value = 0.35 * noise + neutral(model, name)
+            if "Gemma4" in type(model).__name__ and "q_norm" in name:
+                value *= 0.5  # Its scores have no other scale, and steep ones magnify what f16 rounds off.
         elif name.endswith(("A_log", "dt_bias", "conv1d.weight")):
             value = 0.8 * noise
         elif name.endswith("bias"):
@@ -71,6 +80,8 @@ def randomise(model, seed):
         else:
             value = 1.3 * noise * p.shape[-1] ** -0.5
         p.data = value.to(torch.bfloat16).to(torch.float32)
+    for _, scalar in scalars(model):
+        scalar.data = (1 + 0.3 * torch.randn(scalar.shape, generator=gen)).to(torch.bfloat16).to(torch.float32)
     model.tie_weights()
 
 
@@ -109,9 +120,10 @@ def moved(a, b):
 def check_terms(name, model_type, values, keys, model, ids):
     right = logits(model, ids)
     worst = ("none", 1e9)
-    for path, p in model.named_parameters():
+    # The last layer's number meets a norm, which takes it back.
+    for path, p in [*model.named_parameters(), *scalars(model)[:-1]]:
         kept = p.data.clone()
-        p.data = torch.full_like(kept, neutral(model, path))
+        p.data = torch.full_like(kept, 1.0 if path.endswith("layer_scalar") else neutral(model, path))
         worst = min(worst, (path, moved(right, logits(model, ids))), key=lambda w: w[1])
         p.data = kept
     state = model.state_dict()

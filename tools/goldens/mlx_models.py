@@ -19,7 +19,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten, tree_map
-from mlx_lm.models import llama, qwen3_5_moe, qwen3_moe, qwen3_next
+from mlx_lm.models import gemma4, llama, qwen3_5_moe, qwen3_moe, qwen3_next
 from mlx_lm.models.cache import KVCache
 from mlx_lm.utils import load_model, quantize_model
 
@@ -64,6 +64,25 @@ NEXT = (
 )
 
 
+GEMMA = (
+    gemma4,
+    {
+        "model_type": "gemma4", "vocab_size": VOCAB,
+        "text_config": {
+            "model_type": "gemma4_text", "tie_word_embeddings": True, **SIZES, "num_hidden_layers": 4,
+            "intermediate_size": 32, "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "sliding_window": 24, "global_head_dim": 32, "num_kv_shared_layers": 2, "use_double_wide_mlp": True,
+            "hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": VOCAB,
+            "final_logit_softcapping": 4.0,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            },
+        },
+    },
+)
+
+
 def mixed(path, module):
     """Settings of their own for some layers, as the files of several publishers have them."""
     if path == "lm_head":
@@ -98,6 +117,7 @@ CASES = {
     "mixed": (UNTIED, 64, 4, "affine", mx.bfloat16, mixed),
     "moe_affine4": (MOE, 64, 4, "affine", mx.bfloat16, None),
     "hybrid_affine4": (HYBRID, 32, 4, "affine", mx.bfloat16, None),
+    "gemma4_affine4": (GEMMA, 32, 4, "affine", mx.bfloat16, None),
     "hybrid_next_mxfp4": (NEXT, 32, 4, "mxfp4", mx.bfloat16, None),
     "moe_nvfp4_modes": (MOE, 16, 4, "nvfp4", mx.bfloat16, modes),
 }
@@ -124,6 +144,8 @@ def randomise(model, seed):
         noise = rng.standard_normal(p.shape).astype(np.float32)
         if "norm" in name:
             value = 1.0 + 0.35 * noise
+        elif name.endswith("layer_scalar"):
+            value = 1.0 + 0.3 * noise
         elif "embed_tokens" in name:
             value = noise
         elif name.endswith("mlp.gate.weight"):

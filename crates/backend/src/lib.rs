@@ -15,8 +15,8 @@ mod spec;
 pub use batch::{Batch, BlockId, SlotId, Span, TokenId};
 pub use ops::{Backend, DeviceError};
 pub use spec::{
-    Activation, Attention, DeltaLayout, DeltaPlace, Experts, GatedDelta, Gating, NormCenter,
-    NormGain, NormOrder, NormSpan, QueryGrowth, Rope, RopeLayout,
+    Activation, Attention, DeltaLayout, DeltaPlace, Experts, GatedDelta, Gating, LayerInputs,
+    NormCenter, NormGain, NormOrder, NormSpan, QueryGrowth, Rope, RopeLayout,
 };
 
 /// Positions per KV block.

@@ -11,15 +11,19 @@
 
 use weights::Matrix;
 
+mod layer_inputs;
+
+pub use layer_inputs::{LayerInputOps, RowsOf};
+
 use crate::{
     Activation, Attention, Batch, BlockId, Experts, GatedDelta, NormCenter, NormGain, NormOrder,
     NormSpan, Rope, SlotId,
 };
 
 /// A device that can run every model.
-pub trait Backend: DenseOps + AttentionOps + RecurrentOps + MoeOps {}
+pub trait Backend: DenseOps + AttentionOps + RecurrentOps + MoeOps + LayerInputOps {}
 
-impl<B: DenseOps + AttentionOps + RecurrentOps + MoeOps> Backend for B {}
+impl<B: DenseOps + AttentionOps + RecurrentOps + MoeOps + LayerInputOps> Backend for B {}
 
 /// Memory of a device, and the way into and out of it.
 pub trait Memory: Send + Sync + 'static {
@@ -131,8 +135,8 @@ pub trait AttentionOps: Memory {
     /// distinct [`Rope`] of a model. An angle is the product of position and `inv_freq` rounded to
     /// f32, as every training code has it. Needs `rows * 2 * rope.inv_freq.len()` numbers of room.
     fn angles(&self, rope: &Rope, batch: &Self::Staged, out: &mut Self::Buf);
-    /// On `[q | k | v]` in place: the optional norm of q and k, and the rotation, if the layer has one,
-    /// in the order that the norm says. `angles` is what [`AttentionOps::angles`] made of the same `rope`.
+    /// On `[q | k | v]` in place, or on rows of q alone: the optional norm of q and k, and the rotation,
+    /// if the layer has one, in the order that the norm says. `angles` is what [`AttentionOps::angles`] made of the same `rope`.
     fn rope(
         &self,
         qkv: &mut Self::Buf,
@@ -151,6 +155,16 @@ pub trait AttentionOps: Memory {
         qkv: &Self::Buf,
         spec: &Attention,
         pages: &mut Self::Pages,
+        batch: &Self::Staged,
+        out: &mut Self::Buf,
+    );
+    /// What [`AttentionOps::attend`] does with rows of q alone: keys and values are those that another
+    /// layer with the same heads has stored in `pages`, this pass's included.
+    fn attend_stored(
+        &self,
+        q: &Self::Buf,
+        spec: &Attention,
+        pages: &Self::Pages,
         batch: &Self::Staged,
         out: &mut Self::Buf,
     );
@@ -174,8 +188,10 @@ pub trait AttentionOps: Memory {
 pub struct HeadNorm<'a, V> {
     /// The norm of q.
     pub q: RowNorm<'a, V>,
-    /// The norm of k.
+    /// The norm of k; not looked at where the rows are q alone.
     pub k: RowNorm<'a, V>,
+    /// The norm of every head of v, if there is one.
+    pub v: Option<RowNorm<'a, V>>,
     /// Over which columns they go, and how long their gains are.
     pub span: NormSpan,
     /// When.

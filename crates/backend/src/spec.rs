@@ -90,6 +90,16 @@ pub enum NormGain {
     OnePlus,
 }
 
+impl NormGain {
+    /// The stored number with which a norm multiplies by one.
+    pub fn neutral(self) -> f32 {
+        match self {
+            NormGain::Stored => 1.0,
+            NormGain::OnePlus => 0.0,
+        }
+    }
+}
+
 /// The non-linearity of a feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
@@ -257,6 +267,11 @@ impl Activation {
 }
 
 impl Attention {
+    /// Whether rows of `cols` columns are `[q | k | v]`, or q alone.
+    pub fn has_rows_of(&self, cols: usize) -> bool {
+        cols == self.qkv_cols() || cols == self.q_cols()
+    }
+
     /// Columns of all query heads.
     pub fn q_cols(&self) -> usize {
         self.heads * self.head_dim
@@ -278,4 +293,18 @@ impl Attention {
     pub fn qkv_cols(&self) -> usize {
         self.q_cols() + 2 * self.kv_cols()
     }
+}
+
+/// What a token brings along for every layer besides its embedding: an entry of a table of its own,
+/// and a normed projection of the embedding (Gemma 3n and 4).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerInputs {
+    /// Columns for one layer.
+    pub width: usize,
+    /// Added to the mean square of a layer's columns of the projection.
+    pub eps: f32,
+    /// What the table's entries are multiplied with.
+    pub table_scale: f32,
+    /// What the sum of both is multiplied with.
+    pub scale: f32,
 }

@@ -112,11 +112,12 @@ impl AttentionOps for Cpu {
         rotation: Option<(&Rope, &Buf)>,
     ) {
         let cols = qkv.cols();
-        assert_eq!(cols, spec.qkv_cols(), "rows are [q | k | v]");
+        assert!(spec.has_rows_of(cols), "rows are [q | k | v], or q alone");
+        let rotated = cols.min(spec.q_cols() + spec.kv_cols());
         let is_due = |order| norm.filter(|norm| norm.order == order);
         let (before, after) = (is_due(NormOrder::BeforeRotation), is_due(NormOrder::AfterRotation));
         self.each_row(qkv.values_mut(), cols, |r, row| {
-            let row = &mut row[..spec.q_cols() + spec.kv_cols()];
+            let (row, values) = row.split_at_mut(rotated);
             self.norm_heads(row, spec, before);
             if let Some((rope, angles)) = rotation {
                 for head in row.chunks_exact_mut(spec.head_dim) {
@@ -124,6 +125,9 @@ impl AttentionOps for Cpu {
                 }
             }
             self.norm_heads(row, spec, after);
+            if let Some(norm) = norm.and_then(|norm| norm.v) {
+                values.chunks_exact_mut(spec.head_dim).for_each(|x| self.norm_columns(norm, 0, x));
+            }
         });
     }
 
@@ -137,9 +141,21 @@ impl AttentionOps for Cpu {
     ) {
         assert_eq!(qkv.cols(), spec.qkv_cols(), "rows are [q | k | v]");
         assert_eq!(pages.head_dim, spec.head_dim);
+        self.plan().writes.run(self, qkv, spec, pages, batch);
+        self.attend_stored(qkv, spec, pages, batch, out);
+    }
+
+    fn attend_stored(
+        &self,
+        q: &Buf,
+        spec: &Attention,
+        pages: &Pages,
+        batch: &Staged,
+        out: &mut Buf,
+    ) {
+        assert!(spec.has_rows_of(q.cols()), "rows begin with q");
+        assert_eq!(pages.head_dim, spec.head_dim);
         let mut plan = self.plan();
-        plan.writes.run(self, qkv, spec, pages, batch);
-        let pages = &*pages;
         plan.make(spec, batch, self.threads());
         let Plan { outputs, tiles, parts, found, queries, .. } = &mut *plan;
         let walk = |tile: usize| Walk {
@@ -149,7 +165,7 @@ impl AttentionOps for Cpu {
             blocks: batch.blocks(&batch.spans[tiles[tile].span]),
             tile: &tiles[tile],
             output: &outputs[tile],
-            qkv,
+            q,
         };
         let (queries, cols) = (*queries, pages.value_cols);
         found.grow(parts.len() * queries, cols);
@@ -158,7 +174,7 @@ impl AttentionOps for Cpu {
             (&mut found.sums[..parts.len() * queries * cols], queries * cols),
             |i, running, sums| walk(parts[i].tile).part(parts[i].segment, Found { running, sums }),
         );
-        let out = out.reshape(qkv.rows(), spec.q_cols());
+        let out = out.reshape(q.rows(), spec.q_cols());
         self.pool.blocks(out, spec.q_cols(), outputs, |i, mut out| {
             walk(i).whole(found, queries, &mut out);
         });
@@ -184,7 +200,7 @@ impl Cpu {
         let Some(HeadNorm { q, k, span, .. }) = norm else { return };
         let (queries, keys) = row.split_at_mut(spec.q_cols());
         for (x, norm) in [(queries, q), (keys, k)] {
-            let len = if span == NormSpan::AllHeads { x.len() } else { spec.head_dim };
+            let len = if span == NormSpan::AllHeads { x.len().max(1) } else { spec.head_dim };
             for (i, x) in x.chunks_exact_mut(len).enumerate() {
                 let first = if span == NormSpan::OwnHead { i * len } else { 0 };
                 self.norm_columns(norm, first, x);

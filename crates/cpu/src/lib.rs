@@ -6,6 +6,7 @@
 
 mod attention;
 mod float;
+mod layer_inputs;
 mod linear;
 mod math;
 mod memory;

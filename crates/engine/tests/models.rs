@@ -103,8 +103,8 @@ fn check_restart<B: Backend>(device: impl Fn() -> B, name: &str, expected: &[Out
 
 #[test]
 fn the_reference_device_keeps_the_promise() {
-    // Between them: a window, norms of heads, a mixture of experts, recurrent states.
-    for name in ["llama", "gemma3_text", "qwen3_moe", "qwen3_next"] {
+    // Between them: windows, norms of heads, keys of other layers, a mixture of experts, recurrent states.
+    for name in ["llama", "gemma3_text", "gemma4_text", "qwen3_moe", "qwen3_next"] {
         check(|| Reference, name, &alone(|| Reference, name));
     }
 }

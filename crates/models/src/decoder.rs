@@ -3,16 +3,17 @@
 //! It knows neither sequences nor schedules: a batch of rows comes in, logits of the wanted rows come
 //! out.
 
-use backend::ops::Output;
+use backend::ops::{Output, RowsOf};
 use backend::{Backend, BlockId, DeviceError, SlotId};
 use weights::Checkpoint;
 
 use crate::dense::{LinearWeights, NormWeights};
 use crate::ffn;
+use crate::layer_inputs::LayerInputsWeights;
 use crate::loader::Loader;
-use crate::mixers::{self, LayerStore};
-use crate::modules::layer_name;
-use crate::recipe::{Branch, Head};
+use crate::mixers::{self, LayerStore, Stores};
+use crate::modules::{layer_name, scalar_name};
+use crate::recipe::{Branch, Head, LayerScalars};
 use crate::step::StepWeights;
 use crate::{Error, ModelSpec};
 
@@ -20,6 +21,7 @@ use crate::{Error, ModelSpec};
 pub struct Decoder<B: Backend> {
     spec: ModelSpec,
     embed: B::Weight,
+    layer_inputs: Option<LayerInputsWeights<B>>,
     /// The steps of all layers, one after the other.
     steps: Vec<StepWeights<B>>,
     /// How many of them there are up to the last one that looks at other positions.
@@ -49,6 +51,8 @@ pub struct Scratch<B: Backend> {
     pub(crate) y: B::Buf,
     /// What a branch says that cannot add to that sum by itself.
     pub(crate) more: B::Buf,
+    /// What tokens bring along for all layers.
+    pub(crate) inputs: B::Buf,
     /// Cosine and sine for each distinct rotation.
     pub(crate) angles: Vec<B::Buf>,
     /// What a mixer projects its input to.
@@ -69,6 +73,8 @@ pub struct Scratch<B: Backend> {
 pub(crate) struct Pass<'a, B: Backend> {
     pub(crate) spec: &'a ModelSpec,
     pub(crate) batch: &'a B::Staged,
+    /// Which rows of the batch the residual stream has by now.
+    pub(crate) rows: RowsOf<'a, B>,
 }
 
 // Written out because a derive would ask for `B: Copy`.
@@ -116,6 +122,7 @@ impl ScratchSizes {
         let angles: usize = spec.ropes.iter().map(|rope| 2 * rope.inv_freq.len()).sum();
         let ScratchSizes { more, qkv, attended, gate, inner, router, shared, shared_gate } = *self;
         3 * spec.hidden
+            + spec.layer_input_cols()
             + more
             + angles
             + qkv
@@ -150,6 +157,7 @@ impl<B: Backend> Decoder<B> {
         let loader = Loader::new(spec, checkpoint)?;
         let spec = loader.spec().clone();
         let embed = b.weight(&[loader.matrix(&spec.embedding())?]);
+        let layer_inputs = LayerInputsWeights::load(&loader, b)?;
         let (mut steps, mut n_mixing) = (Vec::new(), 0);
         for (i, layer) in spec.layers.iter().enumerate() {
             for step in &layer.steps {
@@ -157,6 +165,12 @@ impl<B: Backend> Decoder<B> {
                 if step.mixes() {
                     n_mixing = steps.len();
                 }
+            }
+            if spec.layer_scalars == LayerScalars::Stored {
+                let [scalar] = loader.numbers(&scalar_name(&layer_name(i)), 1)?[..] else {
+                    unreachable!("one number was asked for");
+                };
+                steps.last_mut().expect("a layer has steps").then_scale(scalar);
             }
             progress(i + 1, spec.layers.len());
         }
@@ -169,7 +183,7 @@ impl<B: Backend> Decoder<B> {
             }
         };
         let notes = loader.into_notes();
-        Ok(Decoder { embed, steps, n_mixing, final_norm, head, notes, spec })
+        Ok(Decoder { embed, layer_inputs, steps, n_mixing, final_norm, head, notes, spec })
     }
 
     /// The recipe this was made from, its head settled.
@@ -187,18 +201,22 @@ impl<B: Backend> Decoder<B> {
     /// Does nothing but call ops, and allocates nothing.
     pub fn forward(&self, b: &B, batch: &B::Staged, store: &mut Store<B>, s: &mut Scratch<B>) {
         b.embed(&self.embed, batch, self.spec.embed_scale, &mut s.x);
+        if let Some(inputs) = &self.layer_inputs {
+            inputs.forward(b, batch, s);
+        }
         for (rope, angles) in self.spec.ropes.iter().zip(&mut s.angles) {
             b.angles(rope, batch, angles);
         }
-        let pass = Pass { spec: &self.spec, batch };
+        let pass = Pass { spec: &self.spec, batch, rows: RowsOf::Pass };
         let (mixing, others) = self.steps.split_at(self.n_mixing);
-        let mut stores = store.mixers.iter_mut();
+        let mut stores = Stores::new(&mut store.mixers);
         for step in mixing {
             step.forward(b, pass, &mut stores, s);
         }
         // Nobody looks back at what comes now, so only rows that say something go on.
         b.gather(&s.x, batch, &mut s.h);
         std::mem::swap(&mut s.x, &mut s.h);
+        let pass = Pass { rows: RowsOf::Wanted(batch), ..pass };
         for step in others {
             step.forward(b, pass, &mut stores, s);
         }
@@ -301,6 +319,7 @@ impl<B: Backend> Scratch<B> {
             h: rows(spec.hidden),
             y: rows(spec.hidden),
             more: rows(sizes.more),
+            inputs: rows(spec.layer_input_cols()),
             angles: spec.ropes.iter().map(|rope| rows(2 * rope.inv_freq.len())).collect(),
             qkv: rows(sizes.qkv),
             attended: rows(sizes.attended),
@@ -332,7 +351,9 @@ mod tests {
     /// What is allocated is what the plan says.
     #[test]
     fn scratch_is_what_the_plan_says() {
-        for family in ["llama", "qwen2_moe", "gemma2", "phi3", "qwen3_next", "qwen3_5_text"] {
+        for family in
+            ["llama", "qwen2_moe", "gemma2", "gemma4_text", "phi3", "qwen3_next", "qwen3_5_text"]
+        {
             let config = tiny::config(family).expect("there is a tiny one");
             let spec = crate::recipe(&config).expect("it is sound");
             let allocated = Cell::new(0);

@@ -37,9 +37,9 @@ impl<B: Backend> LinearWeights<B> {
 pub(crate) struct NormWeights<B: Backend> {
     center: NormCenter,
     gain: B::Vector,
-    kind: NormGain,
+    pub(crate) kind: NormGain,
     bias: Option<B::Vector>,
-    eps: f32,
+    pub(crate) eps: f32,
 }
 
 impl<B: Backend> NormWeights<B> {

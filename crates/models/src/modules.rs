@@ -5,7 +5,7 @@
 
 use backend::NormGain;
 
-use crate::recipe::{Bias, Branch, Head, Layer, ModelSpec, Norm};
+use crate::recipe::{Bias, Branch, Head, Layer, LayerScalars, ModelSpec, Norm};
 use crate::{ffn, mixers};
 
 /// One named piece of a model.
@@ -130,6 +130,7 @@ impl ModelSpec {
     /// Every named piece, the embedding first. A head that the config leaves open is listed.
     pub fn modules(&self) -> Vec<Module> {
         let mut list = vec![Module::Embedding(self.embedding())];
+        list.extend(self.layer_input_modules());
         for (i, layer) in self.layers.iter().enumerate() {
             list.extend(self.layer_modules(i, layer));
         }
@@ -150,6 +151,12 @@ impl ModelSpec {
                 Branch::Mixer(mixer) => mixers::modules(mixer, &parent, self.hidden),
                 Branch::Ffn(ffn) => ffn::modules(ffn, &parent, self.hidden),
             });
+        }
+        match self.layer_scalars {
+            LayerScalars::Absent => {}
+            LayerScalars::Stored => {
+                list.push(Module::Vector { name: scalar_name(&parent), shape: vec![1] });
+            }
         }
         list
     }
@@ -183,6 +190,11 @@ impl Norm {
         let gain = Module::Gain { name, len, kind: self.gain };
         [gain].into_iter().chain(bias).collect()
     }
+}
+
+/// The name of what the residual stream is multiplied with after the layer called `layer`.
+pub(crate) fn scalar_name(layer: &str) -> String {
+    format!("{layer}.layer_scalar")
 }
 
 /// The name of layer `i`, which its parts begin with.

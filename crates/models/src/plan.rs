@@ -10,7 +10,7 @@ use crate::Error;
 use crate::decoder::ScratchSizes;
 use crate::loader::Loader;
 use crate::modules::Module;
-use crate::recipe::{AttentionMixer, Head, Mixer, ModelSpec};
+use crate::recipe::{AttentionMixer, Head, KeysValues, Mixer, ModelSpec};
 
 /// Bytes of one cached number: keys and values are stored in f16.
 const KV_BYTES: usize = 2;
@@ -35,7 +35,7 @@ impl ModelSpec {
     pub fn kv_bytes_per_token(&self) -> usize {
         let per_token = |mixer: &Mixer| match mixer.cache() {
             Cache::Pages { bytes_per_token, .. } => bytes_per_token,
-            Cache::State { .. } => 0,
+            Cache::Borrowed { .. } | Cache::State { .. } => 0,
         };
         self.mixers().map(per_token).sum()
     }
@@ -44,7 +44,7 @@ impl ModelSpec {
     /// model has none.
     pub fn state_bytes(&self) -> usize {
         let bytes = |mixer: &Mixer| match mixer.cache() {
-            Cache::Pages { .. } => 0,
+            Cache::Pages { .. } | Cache::Borrowed { .. } => 0,
             Cache::State { bytes } => bytes,
         };
         self.mixers().map(bytes).fold(0, usize::saturating_add)
@@ -66,7 +66,8 @@ impl ModelSpec {
     /// mixers with a window read no more than it.
     pub fn kv_bytes_read(&self, context: usize) -> usize {
         let read = |mixer: &Mixer| match mixer.cache() {
-            Cache::Pages { bytes_per_token, window } => {
+            Cache::Pages { bytes_per_token, window }
+            | Cache::Borrowed { bytes_per_token, window } => {
                 let seen = window.map_or(context, |window| window.min(context));
                 seen.saturating_mul(bytes_per_token)
             }
@@ -86,6 +87,13 @@ pub enum Cache {
         /// Positions that are read, if not all.
         window: Option<usize>,
     },
+    /// Keys and values that another mixer stores, and which count there.
+    Borrowed {
+        /// Bytes that are read for one position.
+        bytes_per_token: usize,
+        /// Positions that are read, if not all.
+        window: Option<usize>,
+    },
     /// One state, however many positions there were.
     State {
         /// Bytes of it.
@@ -97,10 +105,15 @@ impl Mixer {
     /// What it remembers.
     pub fn cache(&self) -> Cache {
         match self {
-            Mixer::Attention(AttentionMixer { shape, .. }) => Cache::Pages {
-                bytes_per_token: 2 * shape.kv_cols() * KV_BYTES,
-                window: shape.window,
-            },
+            Mixer::Attention(AttentionMixer { shape, keys_values, .. }) => {
+                let (bytes_per_token, window) = (2 * shape.kv_cols() * KV_BYTES, shape.window);
+                match keys_values {
+                    KeysValues::Own | KeysValues::OneProjection => {
+                        Cache::Pages { bytes_per_token, window }
+                    }
+                    KeysValues::OfMixer(_) => Cache::Borrowed { bytes_per_token, window },
+                }
+            }
             Mixer::GatedDelta(shape) => {
                 Cache::State { bytes: shape.state_len().saturating_mul(size_of::<f32>()) }
             }
@@ -136,7 +149,9 @@ impl Footprint {
             sum.bytes_per_token += match &module {
                 Module::Linear(_) | Module::Gain { .. } | Module::Vector { .. } => bytes,
                 Module::Experts(e) => bytes / e.n as u64 * e.top_k as u64,
-                Module::Embedding(linear) if loader.spec().head == Head::Tied => {
+                Module::Embedding(linear)
+                    if loader.spec().head == Head::Tied && *linear == loader.spec().embedding() =>
+                {
                     bytes + bytes / linear.rows as u64
                 }
                 Module::Embedding(linear) => bytes / linear.rows as u64,

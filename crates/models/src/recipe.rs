@@ -20,10 +20,14 @@ pub struct ModelSpec {
     pub max_positions: usize,
     /// What embedded tokens are multiplied with.
     pub embed_scale: f32,
+    /// What tokens bring along for every layer besides, if anything.
+    pub layer_inputs: Option<LayerInputs>,
     /// The distinct rotations; layers name theirs by index.
     pub ropes: Vec<Rope>,
     /// The layers, first one first.
     pub layers: Vec<Layer>,
+    /// What the residual stream is multiplied with after each layer.
+    pub layer_scalars: LayerScalars,
     /// The norm before the head.
     pub final_norm: Norm,
     /// Where the output matrix comes from.
@@ -34,6 +38,27 @@ pub struct ModelSpec {
     pub logit_scale: f32,
     /// `Some(c)`: logits then become `c * tanh(logit / c)`.
     pub final_soft_cap: Option<f32>,
+}
+
+/// What a token brings along for every layer: an entry of a table of its own, and a normed projection
+/// of its embedding. Layers take theirs with [`Ffn::LayerInput`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerInputs {
+    /// Rows of the table.
+    pub vocab: usize,
+    /// Columns for one layer.
+    pub width: usize,
+    /// Added to the mean square of a layer's columns of the projection.
+    pub eps: f32,
+}
+
+/// What the residual stream is multiplied with after each layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerScalars {
+    /// Nothing.
+    Absent,
+    /// `layer_scalar`, a stored number.
+    Stored,
 }
 
 /// One layer: steps that are taken one after the other.
@@ -120,8 +145,12 @@ pub struct AttentionMixer {
     pub out: &'static str,
     /// Whether it has a bias.
     pub out_bias: Bias,
+    /// Where keys and values come from.
+    pub keys_values: KeysValues,
     /// The norm of q and k, if there is one.
     pub head_norm: Option<HeadNorm>,
+    /// The norm on every head of v; only beside one on q and k, with which it shares `eps`.
+    pub value_norm: ValueNorm,
     /// Index into [`ModelSpec::ropes`]; `None` leaves q and k as they are.
     pub rope: Option<usize>,
     /// What is done to the heads before they are projected back.
@@ -145,6 +174,18 @@ pub enum Qkv {
     Split,
     /// One matrix of this name, rows in this order.
     Fused(&'static str),
+}
+
+/// Where the keys and values of attention come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysValues {
+    /// Each from a projection.
+    Own,
+    /// A value is what `k_proj` gives, before norm and rotation.
+    OneProjection,
+    /// They are those that an earlier mixer stores, which this number says, as [`ModelSpec::mixers`]
+    /// counts them. Only q is projected, nothing is stored.
+    OfMixer(usize),
 }
 
 /// Whether a linear layer adds a stored vector.
@@ -173,6 +214,15 @@ pub struct HeadNorm {
     pub eps: f32,
 }
 
+/// Whether the heads of v are normed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueNorm {
+    /// They are not.
+    Absent,
+    /// They are divided by their root mean square, without a gain.
+    Plain,
+}
+
 /// How a layer thinks about one position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ffn {
@@ -182,6 +232,19 @@ pub enum Ffn {
     Plain(PlainFfn),
     /// A router and many small gated layers.
     Moe(MoeFfn),
+    /// What the token brings along for this layer, gated by the residual stream.
+    LayerInput(LayerInputFfn),
+}
+
+/// `out(act(gate(x)) * inputs)`, the inputs being those that [`LayerInputs`] are for this layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerInputFfn {
+    /// Which layer this is.
+    pub layer: usize,
+    /// Columns of its inputs.
+    pub width: usize,
+    /// The non-linearity of the gate.
+    pub activation: Activation,
 }
 
 /// `down(act(gate(x)) * up(x))`.

@@ -101,19 +101,25 @@ impl RopeParams {
 
     /// The frequencies and what goes with them.
     pub(crate) fn rope(&self, shape: RopeShape) -> Result<Rope, Error> {
-        let dim = self.dim(shape.head_dim)?;
+        let kind = self.rope_type()?;
+        let dim = match kind {
+            "proportional" => shape.head_dim,
+            _ => self.dim(shape.head_dim)?,
+        };
         let plain = self.plain(dim)?;
-        let (inv_freq, attention_factor) = match self.rope_type()? {
+        let (inv_freq, attention_factor) = match kind {
             "default" => (plain, 1.0),
             "dynamic" => (self.dynamic(plain, shape)?, 1.0),
             "linear" => (self.linear(plain)?, 1.0),
+            "proportional" => (self.proportional(plain)?, 1.0),
             "llama3" => (self.llama3(plain, shape)?, 1.0),
             "yarn" => self.yarn(plain, dim, shape)?,
             "longrope" => self.longrope(plain, shape)?,
             "explicit" => (self.divided(plain, "factors")?, 1.0),
             other => {
                 let problem = format!(
-                    "is \"{other}\"; supported: default, linear, dynamic, llama3, yarn, longrope"
+                    "is \"{other}\"; supported: default, linear, dynamic, llama3, yarn, longrope, \
+                     proportional"
                 );
                 return Err(Error::config(self.key("rope_type"), problem));
             }
@@ -168,6 +174,22 @@ impl RopeParams {
             return Ok(theta);
         }
         Err(Error::config(self.key("rope_theta"), format!("is {theta}, but must be above 1")))
+    }
+
+    /// Pairs and waves are those of the whole head, but only the first pairs turn: as many as the
+    /// factor says. So pairs lie half a head apart, unlike those of a partial rotation.
+    fn proportional(&self, mut freq: Vec<f64>) -> Result<Vec<f64>, Error> {
+        let part = self.number("partial_rotary_factor")?.unwrap_or(1.0);
+        if !(0.0..=1.0).contains(&part) {
+            let problem = format!("is {part}, but must be from 0 to 1");
+            return Err(Error::config(self.key("partial_rotary_factor"), problem));
+        }
+        let factor = self.positive("factor")?.unwrap_or(1.0);
+        let turning = (part * freq.len() as f64).floor() as usize;
+        for (i, f) in freq.iter_mut().enumerate() {
+            *f = if i < turning { *f / factor } else { 0.0 };
+        }
+        Ok(freq)
     }
 
     fn linear(&self, mut freq: Vec<f64>) -> Result<Vec<f64>, Error> {

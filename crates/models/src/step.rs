@@ -3,8 +3,6 @@
 //!
 //! What a branch computes is its own business, in `mixers/` and `ffn/`; here is how it is connected.
 
-use std::slice::IterMut;
-
 use backend::Backend;
 use backend::ops::{Input, Output};
 
@@ -13,7 +11,7 @@ use crate::decoder::{Pass, Scratch};
 use crate::dense::{LinearWeights, NormWeights};
 use crate::ffn::FfnWeights;
 use crate::loader::Loader;
-use crate::mixers::{LayerStore, MixerWeights};
+use crate::mixers::{MixerWeights, Stores};
 use crate::recipe::{Branch, Norm, Norms, Step};
 
 /// A step on a device.
@@ -22,6 +20,8 @@ pub(crate) struct StepWeights<B: Backend> {
     branches: Vec<BranchWeights<B>>,
     after: Option<NormWeights<B>>,
     scale: f32,
+    /// What the residual stream is multiplied with at last.
+    scalar: Option<f32>,
 }
 
 enum BranchWeights<B: Backend> {
@@ -70,31 +70,42 @@ impl<B: Backend> StepWeights<B> {
             branches: spec.branches.iter().map(branch).collect::<Result<_, Error>>()?,
             after: after.map(load).transpose()?,
             scale: spec.scale,
+            scalar: None,
         })
     }
 
-    /// Adds to `s.x` what the branches say about it. `stores` has one entry for each mixer from here
-    /// on.
+    /// Multiplies the residual stream with `scalar` when all else is done.
+    pub(crate) fn then_scale(&mut self, scalar: f32) {
+        self.scalar = Some(scalar);
+    }
+
+    /// Adds to `s.x` what the branches say about it.
     pub(crate) fn forward(
         &self,
         b: &B,
         pass: Pass<'_, B>,
-        stores: &mut IterMut<'_, LayerStore<B>>,
+        stores: &mut Stores<'_, B>,
         s: &mut Scratch<B>,
     ) {
         for (i, branch) in self.branches.iter().enumerate() {
             let wiring = Wiring { before: self.before.as_ref(), exit: self.exit(i) };
             match branch {
                 BranchWeights::Mixer(mixer) => {
-                    let store = stores.next().expect("a store is made for every mixer");
-                    mixer.forward(b, pass, &wiring, store, s);
+                    mixer.forward(b, pass, &wiring, stores, s);
                 }
-                BranchWeights::Ffn(ffn) => ffn.forward(b, &wiring, s),
+                BranchWeights::Ffn(ffn) => ffn.forward(b, pass, &wiring, s),
             }
         }
-        if self.exit(0) == Exit::Stream {
-            return;
+        if self.exit(0) != Exit::Stream {
+            self.leave(b, s);
         }
+        if let Some(scalar) = self.scalar {
+            b.scale(&mut s.x, scalar);
+        }
+    }
+
+    /// Adds the sum of the branches, `s.y`, to `s.x`.
+    fn leave(&self, b: &B, s: &mut Scratch<B>) {
         match &self.after {
             None => b.add(&mut s.x, &s.y, self.scale),
             Some(after) => {

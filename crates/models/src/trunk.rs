@@ -7,8 +7,8 @@ use backend::{Activation, Attention, NormCenter, NormGain, NormOrder, NormSpan, 
 
 use crate::config::{Config, wrong};
 use crate::recipe::{
-    AttentionMixer, Bias, Ffn, GateUp, GatedFfn, Head, HeadNorm, Layer, Mixer, Norm, Norms,
-    OutGate, Qkv, Step,
+    AttentionMixer, Bias, Ffn, GateUp, GatedFfn, Head, HeadNorm, KeysValues, Layer, LayerScalars,
+    Mixer, Norm, Norms, OutGate, Qkv, Step, ValueNorm,
 };
 use crate::rope::RopeShape;
 use crate::{Error, ModelSpec};
@@ -93,7 +93,9 @@ impl Trunk {
             qkv_bias: Bias::Absent,
             out: "o_proj",
             out_bias: Bias::Absent,
+            keys_values: KeysValues::Own,
             head_norm: None,
+            value_norm: ValueNorm::Absent,
             rope: Some(0),
             gate: OutGate::Absent,
         }
@@ -164,8 +166,10 @@ impl Trunk {
             hidden: self.hidden,
             max_positions: self.max_positions,
             embed_scale: 1.0,
+            layer_inputs: None,
             ropes,
             layers,
+            layer_scalars: LayerScalars::Absent,
             final_norm: self.norm("norm"),
             head: self.head,
             head_bias: Bias::Absent,

@@ -25,8 +25,8 @@ struct Case {
 #[derive(Clone)]
 struct Norm {
     kind: NormKind,
-    /// Gains of q and k.
-    gains: [Vec<f32>; 2],
+    /// Gains of q, k and v.
+    gains: [Vec<f32>; 3],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -140,18 +140,20 @@ fn sequences(rng: &mut Rng, spec: &Attention, lengths: [usize; 3]) -> (Vec<Seque
 impl Norm {
     fn new(kind: NormKind, spec: &Attention, rng: &mut Rng) -> Norm {
         let lens = match kind.span {
-            NormSpan::Head => [spec.head_dim; 2],
-            NormSpan::OwnHead | NormSpan::AllHeads => [spec.q_cols(), spec.kv_cols()],
+            NormSpan::Head => [spec.head_dim; 3],
+            NormSpan::OwnHead | NormSpan::AllHeads => {
+                [spec.q_cols(), spec.kv_cols(), spec.head_dim]
+            }
         };
         Norm { kind, gains: lens.map(|len| rng.vector(len)) }
     }
 }
 
 impl NormKind {
-    fn of<V>(self, [q, k]: &[V; 2]) -> HeadNorm<'_, V> {
+    fn of<V>(self, [q, k, v]: &[V; 3]) -> HeadNorm<'_, V> {
         let NormKind { center, gain, span, order } = self;
         let norm = |v| RowNorm { center, ..RowNorm::rms(v, gain, 1e-6) };
-        HeadNorm { q: norm(q), k: norm(k), span, order }
+        HeadNorm { q: norm(q), k: norm(k), v: Some(norm(v)), span, order }
     }
 }
 
@@ -230,23 +232,34 @@ impl Case {
         let angle_cols = 2 * self.rope.inv_freq.len();
         let mut angles = device.buf(n * angle_cols);
         device.angles(&self.rope, &staged, &mut angles);
-        let gains = self
-            .norm
-            .as_ref()
-            .map(|Norm { gains: [q, k], .. }| [device.vector(q), device.vector(k)]);
+        let norm = self.norm.as_ref();
+        let gains = norm.map(|norm| norm.gains.each_ref().map(|gain| device.vector(gain)));
         let norm = self.norm.as_ref().zip(gains.as_ref());
         let norm = norm.map(|(norm, gains)| norm.kind.of(gains));
+        let rotation = Some((&self.rope, &angles));
         let mut rotated = upload(device, &qkv);
-        device.rope(&mut rotated, &self.spec, norm, Some((&self.rope, &angles)));
+        device.rope(&mut rotated, &self.spec, norm, rotation);
 
         // Attention reads the rows as they were, so that no difference in the last bit of a rotated
         // key becomes one of f16.
         let mut attended = device.buf(n * self.spec.q_cols());
         device.attend(&upload(device, &qkv), &self.spec, pages, &staged, &mut attended);
 
+        // Rows of q alone: a layer that reads what another one has stored.
+        let q = qkv.columns(0..self.spec.q_cols());
+        let (mut q_rotated, mut again) = (upload(device, &q), device.buf(n * q.cols));
+        device.rope(&mut q_rotated, &self.spec, norm, rotation);
+        device.attend_stored(&upload(device, &q), &self.spec, pages, &staged, &mut again);
+        let q_rotated = download(device, &q_rotated, n, q.cols);
+        let again = download(device, &again, n, q.cols);
+
         let angles = download(device, &angles, n, angle_cols);
         let rotated = download(device, &rotated, n, self.spec.qkv_cols());
         let attended = download(device, &attended, n, self.spec.q_cols());
+        let what = self.name();
+        let alone = rotated.columns(0..q.cols);
+        assert_same_bits(&format!("rope of q alone {what}"), &q_rotated, &alone);
+        assert_same_bits(&format!("attend_stored {what}"), &again, &attended);
         for (span, (i, _)) in batch.spans.iter().zip(pass) {
             let outcome = &mut outcomes[*i];
             for (to, from) in [
@@ -303,7 +316,7 @@ fn check_one_alone<B: Backend>(device: &B, case: &Case, tolerance: Tolerance) {
         device.stage(&super::data::batch(vec![0; qkv.rows]), &mut staged);
         let mut angles = device.buf(qkv.rows * 2 * case.rope.inv_freq.len());
         device.angles(&case.rope, &staged, &mut angles);
-        let gains = [0.5, 0.7].map(|gain| device.vector(&vec![gain; case.spec.head_dim]));
+        let gains = [0.5, 0.7, 0.9].map(|gain| device.vector(&vec![gain; case.spec.head_dim]));
         let norm = HEADS.of(&gains);
         let mut buf = upload(device, qkv);
         match part {

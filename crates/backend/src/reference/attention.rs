@@ -69,10 +69,11 @@ impl AttentionOps for Reference {
         norm: Option<HeadNorm<'_, Vec<f32>>>,
         rotation: Option<(&Rope, &Buf)>,
     ) {
-        assert_eq!(qkv.cols, spec.qkv_cols(), "rows are [q | k | v]");
+        assert!(spec.has_rows_of(qkv.cols), "rows are [q | k | v], or q alone");
+        let rotated = qkv.cols.min(spec.q_cols() + spec.kv_cols());
         let is_due = |order| norm.filter(|norm| norm.order == order);
         for r in 0..qkv.rows {
-            let row = &mut qkv.row_mut(r)[..spec.q_cols() + spec.kv_cols()];
+            let (row, values) = qkv.row_mut(r).split_at_mut(rotated);
             norm_heads(row, spec, is_due(NormOrder::BeforeRotation));
             if let Some((rope, angles)) = rotation {
                 for head in row.chunks_exact_mut(spec.head_dim) {
@@ -80,12 +81,14 @@ impl AttentionOps for Reference {
                 }
             }
             norm_heads(row, spec, is_due(NormOrder::AfterRotation));
+            if let Some(norm) = norm.and_then(|norm| norm.v) {
+                values.chunks_exact_mut(spec.head_dim).for_each(|head| norm_row(head, norm));
+            }
         }
     }
 
     fn attend(&self, qkv: &Buf, spec: &Attention, pages: &mut Pages, batch: &Batch, out: &mut Buf) {
         assert_eq!(qkv.cols, spec.qkv_cols(), "rows are [q | k | v]");
-        out.shape(qkv.rows, spec.q_cols());
         for span in &batch.spans {
             for (row, position) in span.rows.clone().zip(span.start..) {
                 let place = pages.row(span, position);
@@ -95,11 +98,23 @@ impl AttentionOps for Reference {
                 }
             }
         }
+        self.attend_stored(qkv, spec, pages, batch, out);
+    }
+
+    fn attend_stored(
+        &self,
+        q: &Buf,
+        spec: &Attention,
+        pages: &Pages,
+        batch: &Batch,
+        out: &mut Buf,
+    ) {
+        out.shape(q.rows, spec.q_cols());
         for span in &batch.spans {
             for (row, position) in span.rows.clone().zip(span.start..) {
                 let heads = out.row_mut(row).chunks_exact_mut(spec.head_dim);
                 for ((head, q), out) in
-                    qkv.row(row).chunks_exact(spec.head_dim).enumerate().zip(heads)
+                    q.row(row).chunks_exact(spec.head_dim).enumerate().zip(heads)
                 {
                     attend_head(Query { q, head, position }, spec, pages, span, out);
                 }
@@ -133,7 +148,7 @@ fn norm_heads(row: &mut [f32], spec: &Attention, norm: Option<HeadNorm<'_, Vec<f
     let Some(HeadNorm { q, k, span, .. }) = norm else { return };
     let (queries, keys) = row.split_at_mut(spec.q_cols());
     for (x, norm) in [(queries, q), (keys, k)] {
-        let len = if span == NormSpan::AllHeads { x.len() } else { spec.head_dim };
+        let len = if span == NormSpan::AllHeads { x.len().max(1) } else { spec.head_dim };
         for (i, x) in x.chunks_exact_mut(len).enumerate() {
             let first = if span == NormSpan::OwnHead { i * len } else { 0 };
             let own = |all: &Vec<f32>| all[first..first + len].to_vec();

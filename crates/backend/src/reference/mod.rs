@@ -6,6 +6,7 @@
 
 mod attention;
 mod dense;
+mod layer_inputs;
 mod moe;
 mod recurrent;
 

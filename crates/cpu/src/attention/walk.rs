@@ -38,7 +38,7 @@ pub(super) struct Walk<'a> {
     pub(super) blocks: &'a [u32],
     pub(super) tile: &'a Tile,
     pub(super) output: &'a Block,
-    pub(super) qkv: &'a Buf,
+    pub(super) q: &'a Buf,
 }
 
 /// Softmaxes of every query of a tile, from whoever computed them.
@@ -132,7 +132,7 @@ impl Walk<'_> {
         q.clear();
         for (row, position) in self.output.rows.clone().zip(self.tile.position..) {
             let scale = self.spec.scale_at(position) * to_base;
-            q.extend(self.qkv.row(row)[self.output.cols.clone()].iter().map(|x| x * scale));
+            q.extend(self.q.row(row)[self.output.cols.clone()].iter().map(|x| x * scale));
         }
     }
 

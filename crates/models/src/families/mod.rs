@@ -54,6 +54,7 @@ families! {
     exaone4: "exaone4";
     gemma2: "gemma2";
     gemma3: "gemma3", "gemma3_text";
+    gemma4: "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text";
     glm: "glm";
     glm4: "glm4";
     granite: "granite";

@@ -1,13 +1,14 @@
 //! One file per way to think about a single position, one variant of [`Ffn`] each.
 
 mod gated;
+mod layer_input;
 mod moe;
 mod plain;
 
 use backend::Backend;
 
 use crate::Error;
-use crate::decoder::{Scratch, ScratchSizes};
+use crate::decoder::{Pass, Scratch, ScratchSizes};
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::Ffn;
@@ -18,6 +19,7 @@ pub(crate) enum FfnWeights<B: Backend> {
     Gated(gated::GatedWeights<B>),
     Plain(plain::PlainWeights<B>),
     Moe(moe::MoeWeights<B>),
+    LayerInput(layer_input::LayerInputWeights<B>),
 }
 
 /// The named pieces of a feed-forward part of the layer called `layer`.
@@ -26,6 +28,7 @@ pub(crate) fn modules(ffn: &Ffn, layer: &str, hidden: usize) -> Vec<Module> {
         Ffn::Gated(gated) => gated.modules(layer, hidden),
         Ffn::Plain(plain) => plain.modules(layer, hidden),
         Ffn::Moe(moe) => moe.modules(layer, hidden),
+        Ffn::LayerInput(input) => input.modules(layer, hidden),
     }
 }
 
@@ -35,6 +38,7 @@ pub(crate) fn measure(ffn: &Ffn, hidden: usize, sizes: &mut ScratchSizes) {
         Ffn::Gated(gated) => gated.measure(sizes),
         Ffn::Plain(plain) => plain.measure(sizes),
         Ffn::Moe(moe) => moe.measure(hidden, sizes),
+        Ffn::LayerInput(input) => input.measure(sizes),
     }
 }
 
@@ -48,15 +52,25 @@ impl<B: Backend> FfnWeights<B> {
                 FfnWeights::Plain(plain::PlainWeights::load(loader, b, plain, layer)?)
             }
             Ffn::Moe(moe) => FfnWeights::Moe(moe::MoeWeights::load(loader, b, moe, layer)?),
+            Ffn::LayerInput(input) => FfnWeights::LayerInput(layer_input::LayerInputWeights::load(
+                loader, b, input, layer,
+            )?),
         })
     }
 
     /// Says something about `s.x`, to where `wiring` leads.
-    pub(crate) fn forward(&self, b: &B, wiring: &Wiring<'_, B>, s: &mut Scratch<B>) {
+    pub(crate) fn forward(
+        &self,
+        b: &B,
+        pass: Pass<'_, B>,
+        wiring: &Wiring<'_, B>,
+        s: &mut Scratch<B>,
+    ) {
         match self {
             FfnWeights::Gated(gated) => gated.forward(b, wiring, s),
             FfnWeights::Plain(plain) => plain.forward(b, wiring, s),
             FfnWeights::Moe(moe) => moe.forward(b, wiring, s),
+            FfnWeights::LayerInput(input) => input.forward(b, pass, wiring, s),
         }
     }
 }

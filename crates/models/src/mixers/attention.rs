@@ -10,7 +10,7 @@ use crate::decoder::{Pass, Scratch, ScratchSizes};
 use crate::dense::{LinearWeights, NormWeights};
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
-use crate::recipe::{AttentionMixer, Bias, HeadNorm, Norm, OutGate, Qkv};
+use crate::recipe::{AttentionMixer, Bias, HeadNorm, KeysValues, Norm, OutGate, Qkv, ValueNorm};
 use crate::step::Wiring;
 
 impl AttentionMixer {
@@ -19,7 +19,7 @@ impl AttentionMixer {
         format!("{parent}.{}.{part}", self.name)
     }
 
-    /// The projections to q, k and v, in this order.
+    /// The projections to q, k and v, in this order, as far as there are any.
     fn inputs(&self, parent: &str, hidden: usize) -> Vec<Linear> {
         let linear = |name: &str, rows| Linear {
             name: self.name_of(parent, name),
@@ -32,13 +32,29 @@ impl AttentionMixer {
             OutGate::Absent => shape.q_cols(),
             OutGate::WithQuery => 2 * shape.q_cols(),
         };
-        match self.qkv {
-            Qkv::Split => vec![
-                linear("q_proj", q_rows),
-                linear("k_proj", shape.kv_cols()),
-                linear("v_proj", shape.kv_cols()),
-            ],
-            Qkv::Fused(name) => vec![linear(name, shape.qkv_cols())],
+        let (q, kv) = (linear("q_proj", q_rows), |name| linear(name, shape.kv_cols()));
+        match (self.qkv, self.keys_values) {
+            (Qkv::Fused(name), _) => vec![linear(name, shape.qkv_cols())],
+            (Qkv::Split, KeysValues::Own) => vec![q, kv("k_proj"), kv("v_proj")],
+            (Qkv::Split, KeysValues::OneProjection) => vec![q, kv("k_proj")],
+            (Qkv::Split, KeysValues::OfMixer(_)) => vec![q],
+        }
+    }
+
+    /// What the rows of the loaded matrix come from: a projection may be there twice.
+    fn parts(&self, parent: &str, hidden: usize) -> Vec<Linear> {
+        let mut parts = self.inputs(parent, hidden);
+        if self.keys_values == KeysValues::OneProjection {
+            parts.extend(parts.last().cloned());
+        }
+        parts
+    }
+
+    /// Columns of what a row is projected to.
+    fn row_cols(&self) -> usize {
+        match self.keys_values {
+            KeysValues::OfMixer(_) => self.shape.q_cols(),
+            KeysValues::Own | KeysValues::OneProjection => self.shape.qkv_cols(),
         }
     }
 
@@ -47,31 +63,44 @@ impl AttentionMixer {
         Linear { name, rows: hidden, cols: self.shape.q_cols(), bias: self.out_bias }
     }
 
-    /// The norms of q and k with their full names and lengths, if there are any.
-    fn head_norms(&self, parent: &str) -> Option<[(Norm, String, usize); 2]> {
-        let HeadNorm { names: [q, k], center, gain, span, eps, .. } = *self.head_norm.as_ref()?;
+    /// The norms of q and, where there are keys, of k, with their full names and lengths.
+    fn head_norms(&self, parent: &str) -> Vec<(Norm, String, usize)> {
+        let Some(head_norm) = &self.head_norm else { return Vec::new() };
+        let HeadNorm { names: [q, k], center, gain, span, eps, .. } = *head_norm;
         let full = |name, cols| {
             let norm = Norm { name, center, gain, bias: Bias::Absent, eps };
             let len = if span == NormSpan::Head { self.shape.head_dim } else { cols };
             (norm, self.name_of(parent, name), len)
         };
-        Some([full(q, self.shape.q_cols()), full(k, self.shape.kv_cols())])
+        let q = full(q, self.shape.q_cols());
+        match self.keys_values {
+            KeysValues::OfMixer(_) => vec![q],
+            KeysValues::Own | KeysValues::OneProjection => vec![q, full(k, self.shape.kv_cols())],
+        }
     }
 
     pub(super) fn modules(&self, parent: &str, hidden: usize) -> Vec<Module> {
         let inputs = self.inputs(parent, hidden).into_iter();
         let linears = inputs.chain([self.output(parent, hidden)]).map(Module::Linear);
-        let norms = self.head_norms(parent).into_iter().flatten();
+        let norms = self.head_norms(parent).into_iter();
         linears.chain(norms.flat_map(|(norm, name, len)| norm.modules(name, len))).collect()
     }
 
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
-        sizes.qkv = sizes.qkv.max(self.shape.qkv_cols());
+        sizes.qkv = sizes.qkv.max(self.row_cols());
         sizes.attended = sizes.attended.max(self.shape.q_cols());
         if self.gate == OutGate::WithQuery {
             sizes.gate = sizes.gate.max(self.shape.q_cols());
         }
     }
+}
+
+/// The pages that attention reads.
+pub(super) enum Kept<'a, B: Backend> {
+    /// Its own, to which it appends first.
+    Own(&'a mut B::Pages),
+    /// Those of another layer, which has done so.
+    Others(&'a B::Pages),
 }
 
 /// Attention on a device.
@@ -86,7 +115,10 @@ pub(crate) struct AttentionWeights<B: Backend> {
 
 struct HeadNormWeights<B: Backend> {
     q: NormWeights<B>,
-    k: NormWeights<B>,
+    /// Where there are keys.
+    k: Option<NormWeights<B>>,
+    /// A gain that does nothing, where values are normed.
+    v: Option<B::Vector>,
     span: NormSpan,
     order: NormOrder,
 }
@@ -99,10 +131,7 @@ impl<B: Backend> AttentionWeights<B> {
         parent: &str,
     ) -> Result<Self, Error> {
         let hidden = loader.spec().hidden;
-        let head_norm = mixer.head_norm.as_ref().zip(mixer.head_norms(parent));
-        let head_norm =
-            head_norm.map(|(norm, parts)| HeadNormWeights::load(loader, b, norm, parts));
-        let inputs = mixer.inputs(parent, hidden);
+        let inputs = mixer.parts(parent, hidden);
         let (qkv, gate) = match mixer.gate {
             OutGate::Absent => (LinearWeights::load(loader, b, &inputs)?, None),
             OutGate::WithQuery => {
@@ -114,7 +143,7 @@ impl<B: Backend> AttentionWeights<B> {
             shape: mixer.shape.clone(),
             qkv,
             gate,
-            head_norm: head_norm.transpose()?,
+            head_norm: HeadNormWeights::load(loader, b, mixer, parent)?,
             rope: mixer.rope,
             out: LinearWeights::load(loader, b, &[mixer.output(parent, hidden)])?,
         })
@@ -125,21 +154,23 @@ impl<B: Backend> AttentionWeights<B> {
         b: &B,
         pass: Pass<'_, B>,
         wiring: &Wiring<'_, B>,
-        pages: &mut B::Pages,
+        pages: Kept<'_, B>,
         s: &mut Scratch<B>,
     ) {
         self.qkv.apply(b, wiring.input(&s.x), Output::Into(&mut s.qkv));
-        let norm = self.head_norm.as_ref().map(|norm| ops::HeadNorm {
-            q: norm.q.row_norm(),
-            k: norm.k.row_norm(),
-            span: norm.span,
-            order: norm.order,
-        });
+        let norm = self.head_norm.as_ref().map(HeadNormWeights::op);
         let rotation = self.rope.map(|i| (&pass.spec.ropes[i], &s.angles[i]));
         if norm.is_some() || rotation.is_some() {
             b.rope(&mut s.qkv, &self.shape, norm, rotation);
         }
-        b.attend(&s.qkv, &self.shape, pages, pass.batch, &mut s.attended);
+        match pages {
+            Kept::Own(pages) => {
+                b.attend(&s.qkv, &self.shape, pages, pass.batch, &mut s.attended);
+            }
+            Kept::Others(pages) => {
+                b.attend_stored(&s.qkv, &self.shape, pages, pass.batch, &mut s.attended);
+            }
+        }
         if let Some(gate) = &self.gate {
             gate.apply(b, wiring.input(&s.x), Output::Into(&mut s.gate));
             b.gate(&mut s.attended, &s.gate);
@@ -152,11 +183,36 @@ impl<B: Backend> HeadNormWeights<B> {
     fn load(
         loader: &Loader,
         b: &B,
-        norm: &HeadNorm,
-        parts: [(Norm, String, usize); 2],
-    ) -> Result<Self, Error> {
-        let [q, k] = parts.map(|(norm, name, len)| NormWeights::load(loader, b, &norm, &name, len));
-        Ok(HeadNormWeights { q: q?, k: k?, span: norm.span, order: norm.order })
+        mixer: &AttentionMixer,
+        parent: &str,
+    ) -> Result<Option<Self>, Error> {
+        let Some(HeadNorm { span, order, .. }) = mixer.head_norm else { return Ok(None) };
+        let mut norms = mixer.head_norms(parent).into_iter();
+        let mut next = || {
+            let load = |(norm, name, len): (Norm, String, usize)| {
+                NormWeights::load(loader, b, &norm, &name, len)
+            };
+            norms.next().map(load).transpose()
+        };
+        let (Some(q), k) = (next()?, next()?) else { return Ok(None) };
+        let v = match mixer.value_norm {
+            ValueNorm::Plain if k.is_some() => {
+                Some(b.vector(&vec![q.kind.neutral(); mixer.shape.head_dim]))
+            }
+            ValueNorm::Plain | ValueNorm::Absent => None,
+        };
+        Ok(Some(HeadNormWeights { q, k, v, span, order }))
+    }
+
+    fn op(&self) -> ops::HeadNorm<'_, B::Vector> {
+        let HeadNormWeights { q, k, v, span, order } = self;
+        ops::HeadNorm {
+            q: q.row_norm(),
+            k: k.as_ref().unwrap_or(q).row_norm(),
+            v: v.as_ref().map(|gain| ops::RowNorm::rms(gain, q.kind, q.eps)),
+            span: *span,
+            order: *order,
+        }
     }
 }
 

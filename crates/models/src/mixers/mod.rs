@@ -5,11 +5,12 @@ pub(crate) mod gated_delta;
 
 use backend::{Backend, BlockId, DeviceError, SlotId};
 
+use self::attention::Kept;
 use crate::Error;
 use crate::decoder::{Pass, Scratch, ScratchSizes};
 use crate::loader::Loader;
 use crate::modules::Module;
-use crate::recipe::Mixer;
+use crate::recipe::{KeysValues, Mixer};
 use crate::step::Wiring;
 
 /// A mixer on a device.
@@ -22,6 +23,28 @@ pub(crate) enum MixerWeights<B: Backend> {
 pub(crate) enum LayerStore<B: Backend> {
     Pages(B::Pages),
     States(B::States),
+    /// Nothing: it reads what this mixer stores.
+    Borrowed(usize),
+}
+
+/// What all mixers remember, which take theirs in turn.
+pub(crate) struct Stores<'a, B: Backend> {
+    all: &'a mut [LayerStore<B>],
+    next: usize,
+}
+
+impl<'a, B: Backend> Stores<'a, B> {
+    /// `all` has one entry per mixer, the first one first.
+    pub(crate) fn new(all: &'a mut [LayerStore<B>]) -> Self {
+        Stores { all, next: 0 }
+    }
+
+    /// Those of the mixers before the next one, and its own.
+    fn take(&mut self) -> (&[LayerStore<B>], &mut LayerStore<B>) {
+        let (before, from) = self.all.split_at_mut(self.next);
+        self.next += 1;
+        (before, from.first_mut().expect("a store is made for every mixer"))
+    }
 }
 
 /// The named pieces of a mixer in layer `parent`.
@@ -43,7 +66,12 @@ pub(crate) fn measure(mixer: &Mixer, sizes: &mut ScratchSizes) {
 impl<B: Backend> LayerStore<B> {
     pub(crate) fn new(mixer: &Mixer, n_blocks: usize, n_slots: usize, b: &B) -> Self {
         match mixer {
-            Mixer::Attention(attention) => LayerStore::Pages(b.pages(&attention.shape, n_blocks)),
+            Mixer::Attention(attention) => match attention.keys_values {
+                KeysValues::OfMixer(mixer) => LayerStore::Borrowed(mixer),
+                KeysValues::Own | KeysValues::OneProjection => {
+                    LayerStore::Pages(b.pages(&attention.shape, n_blocks))
+                }
+            },
             Mixer::GatedDelta(shape) => LayerStore::States(b.states(shape, n_slots)),
         }
     }
@@ -52,7 +80,7 @@ impl<B: Backend> LayerStore<B> {
     pub(crate) fn block_bytes(&self, b: &B) -> usize {
         match self {
             LayerStore::Pages(pages) => b.block_bytes(pages),
-            LayerStore::States(_) => 0,
+            LayerStore::States(_) | LayerStore::Borrowed(_) => 0,
         }
     }
 
@@ -64,21 +92,21 @@ impl<B: Backend> LayerStore<B> {
     ) -> Result<(), DeviceError> {
         match self {
             LayerStore::Pages(pages) => b.read_block(pages, block, out),
-            LayerStore::States(_) => Ok(()),
+            LayerStore::States(_) | LayerStore::Borrowed(_) => Ok(()),
         }
     }
 
     pub(crate) fn write_block(&mut self, b: &B, block: BlockId, bytes: &[u8]) {
         match self {
             LayerStore::Pages(pages) => b.write_block(pages, block, bytes),
-            LayerStore::States(_) => {}
+            LayerStore::States(_) | LayerStore::Borrowed(_) => {}
         }
     }
 
     /// Bytes of one state; a mixer with pages has none.
     pub(crate) fn state_bytes(&self, b: &B) -> usize {
         match self {
-            LayerStore::Pages(_) => 0,
+            LayerStore::Pages(_) | LayerStore::Borrowed(_) => 0,
             LayerStore::States(states) => b.state_bytes(states),
         }
     }
@@ -90,14 +118,14 @@ impl<B: Backend> LayerStore<B> {
         out: &mut [u8],
     ) -> Result<(), DeviceError> {
         match self {
-            LayerStore::Pages(_) => Ok(()),
+            LayerStore::Pages(_) | LayerStore::Borrowed(_) => Ok(()),
             LayerStore::States(states) => b.read_state(states, slot, out),
         }
     }
 
     pub(crate) fn write_state(&mut self, b: &B, slot: SlotId, bytes: &[u8]) {
         match self {
-            LayerStore::Pages(_) => {}
+            LayerStore::Pages(_) | LayerStore::Borrowed(_) => {}
             LayerStore::States(states) => b.write_state(states, slot, bytes),
         }
     }
@@ -121,12 +149,19 @@ impl<B: Backend> MixerWeights<B> {
         b: &B,
         pass: Pass<'_, B>,
         wiring: &Wiring<'_, B>,
-        store: &mut LayerStore<B>,
+        stores: &mut Stores<'_, B>,
         s: &mut Scratch<B>,
     ) {
-        match (self, store) {
+        let (before, own) = stores.take();
+        match (self, own) {
             (MixerWeights::Attention(attention), LayerStore::Pages(pages)) => {
-                attention.forward(b, pass, wiring, pages, s);
+                attention.forward(b, pass, wiring, Kept::Own(pages), s);
+            }
+            (MixerWeights::Attention(attention), LayerStore::Borrowed(other)) => {
+                let LayerStore::Pages(pages) = &before[*other] else {
+                    unreachable!("only pages are borrowed");
+                };
+                attention.forward(b, pass, wiring, Kept::Others(pages), s);
             }
             (MixerWeights::GatedDelta(delta), LayerStore::States(states)) => {
                 delta.forward(b, pass, wiring, states, s);

@@ -3,6 +3,7 @@
 
 mod dense;
 mod first;
+mod gemma;
 
 use backend::reference::Reference;
 use hearth_models::{ModelSpec, recipe};

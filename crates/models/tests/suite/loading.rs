@@ -286,7 +286,9 @@ const _: () = assert!(BLOCK == 32);
 /// Three sequences in one pass, one of them in the middle of its life, only some rows wanted.
 #[test]
 fn neighbours_in_a_batch_change_nothing() {
-    for model_type in ["llama", "gemma3_text", "qwen2_moe", "qwen3_next", "qwen3_5_text"] {
+    for model_type in
+        ["llama", "gemma3_text", "gemma4_text", "qwen2_moe", "qwen3_next", "qwen3_5_text"]
+    {
         let (spec, config) = spec_of(model_type, json!({}));
         let checkpoint = tiny::checkpoint(config, SEED).expect(model_type);
         let text = tokens(70);

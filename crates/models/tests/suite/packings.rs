@@ -48,6 +48,12 @@ fn hybrids_as_mlx_converts_them() {
     check("hybrid_next_mxfp4");
 }
 
+/// The names of a wrapper, tables and projections of four bits, layers that store no keys.
+#[test]
+fn gemma4_as_mlx_converts_it() {
+    check("gemma4_affine4");
+}
+
 #[test]
 fn stacked_experts() {
     check("moe_affine4");

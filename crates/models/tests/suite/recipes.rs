@@ -313,7 +313,7 @@ fn an_unknown_family_is_told_its_neighbours() {
     };
     check("qwen4_next", "qwen3_next");
     check("lama", "llama");
-    check("gemma4", "gemma3");
+    check("gemma5", "gemma4");
     check("phi4", "phi3");
     check("mistral4", "mistral");
 }

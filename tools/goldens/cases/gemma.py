@@ -1,0 +1,29 @@
+"""Cases of Gemma 4."""
+
+from .sizes import SIZES, VOCAB
+
+ROPES = {"rope_parameters": {
+    "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+}}
+S, F = "sliding_attention", "full_attention"
+
+CASES = {
+    # As the small ones are: the upper layers share keys and values, tokens bring inputs for every layer.
+    "gemma4": (
+        "gemma4_text",
+        {**SIZES, **ROPES, "num_hidden_layers": 4, "layer_types": [S, F, S, F], "sliding_window": 24, "intermediate_size": 24,
+         "global_head_dim": 24, "num_kv_shared_layers": 2, "use_double_wide_mlp": True,
+         "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": VOCAB, "final_logit_softcapping": 4.0},
+        {},
+        {"sliding_window": 25, "final_logit_softcapping": None, "hidden_activation": "silu"},
+    ),
+    # As the large ones are: keys that are values too, fewer of them, in the full layers.
+    "gemma4_unified": (
+        "gemma4_unified_text",
+        {**SIZES, **ROPES, "layer_types": [S, F, F], "sliding_window": 24, "global_head_dim": 24,
+         "attention_k_eq_v": True, "num_global_key_value_heads": 1, "attention_bias": True},
+        {},
+        {"sliding_window": 25, "hidden_activation": "silu"},
+    ),
+}

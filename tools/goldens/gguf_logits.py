@@ -1,6 +1,6 @@
 """Tiny GGUF models with the logits that transformers computes on their dequantised weights.
 
-    python tools/goldens/gguf_logits.py crates/models/tests/fixtures/gguf
+    python tools/goldens/gguf_logits.py crates/models/tests/fixtures/gguf [case...]
 
 Per case `NAME.gguf` and `NAME_kv16.f32` (rows x vocab, little endian; keys and values rounded to f16 as
 every Hearth device stores them), and one `input.json`. Metadata and tensor layouts are those of
@@ -70,6 +70,33 @@ CASES = {
              [T.Q8_0, T.Q5_0]),
 }
 
+PLAIN = {k: v for k, v in SMALL.items() if k != "head_dim"}
+LAYER_NORM = {k: v for k, v in PLAIN.items() if k != "rms_norm_eps"}
+YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=32)
+WINDOWS = dict(sliding_window=20, layer_types=["sliding_attention", "full_attention"])
+TIED, UNTIED = ({"tie_word_embeddings": tied, **rope("default", 100.0)} for tied in (True, False))
+
+# As above; these architectures are llama with a twist.
+CASES |= {
+    "cohere": ("command-r", "cohere", {**LAYER_NORM, "use_qk_norm": True, "logit_scale": 0.5, **TIED}, [T.Q8_0, T.Q4_0]),
+    "cohere2": ("cohere2", "cohere2", {**LAYER_NORM, **WINDOWS, "logit_scale": 0.5, **TIED}, [T.Q8_0, T.Q4_0]),
+    "ernie4_5": ("ernie4_5", "ernie4_5", {**SMALL, "use_bias": False, **TIED}, [T.Q8_0, T.Q4_0]),
+    "exaone4": ("exaone4", "exaone4", {**SMALL, **WINDOWS, **UNTIED}, [T.Q8_0, T.Q4_0]),
+    "glm4": ("glm4", "glm4", {**SMALL, "attention_bias": True, "tie_word_embeddings": False,
+                              **rope("default", 100.0, partial_rotary_factor=0.5)}, [T.Q8_0, T.Q4_0]),
+    "granite": ("granite", "granite", {**PLAIN, "embedding_multiplier": 3.0, "attention_multiplier": 0.2,
+                                       "residual_multiplier": 0.4, "logits_scaling": 2.0, **TIED}, [T.Q8_0, T.Q4_0]),
+    "hunyuan_dense": ("hunyuan-dense", "hunyuan_v1_dense", {**SMALL, **TIED}, [T.Q8_0, T.Q4_0]),
+    "ministral3": ("mistral3", "ministral3", {
+        **SMALL, "sliding_window": None, "tie_word_embeddings": False,
+        "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.4, "mscale": 1.0, "mscale_all_dim": 1.0}}, [T.Q8_0, T.Q4_0]),
+    "olmo2": ("olmo2", "olmo2", {**PLAIN, **UNTIED}, [T.Q8_0, T.Q4_0]),
+    "olmo3": ("olmo2", "olmo3", {**PLAIN, **WINDOWS, "tie_word_embeddings": False, "rope_parameters": {
+        "full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}}, [T.Q8_0, T.Q4_0]),
+    "seed_oss": ("seed_oss", "seed_oss", {**SMALL, "attention_bias": True, **UNTIED}, [T.Q8_0, T.Q4_0]),
+    "smollm3": ("smollm3", "smollm3", {**PLAIN, "num_hidden_layers": 4, "intermediate_size": 32, **TIED}, [T.Q8_0, T.Q4_0]),
+}
+
 NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
@@ -80,10 +107,17 @@ NAMES = {
     "mlp.experts.gate": "ffn_gate_exps", "mlp.experts.up": "ffn_up_exps", "mlp.experts.down": "ffn_down_exps",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
 }
-GEMMA_NAMES = {
-    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
-    "post_feedforward_layernorm": "post_ffw_norm",
+POST_NAMES = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+# What differs from NAMES.
+TWISTS = {
+    "gemma3": {**POST_NAMES, "pre_feedforward_layernorm": "ffn_norm"},
+    "olmo2": POST_NAMES,
+    "exaone4": POST_NAMES,
+    "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
+    "seed_oss": {"post_attention_layernorm": "post_attention_norm"},
+    "hunyuan-dense": {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
 }
+PERMUTED = ("llama", "granite", "smollm3", "mistral3")
 
 
 def gguf_name(arch, path):
@@ -92,8 +126,7 @@ def gguf_name(arch, path):
     if module in top:
         return f"{top[module]}.{kind}"
     _, _, layer, part = module.split(".", 3)
-    names = NAMES | (GEMMA_NAMES if arch == "gemma3" else {})
-    return f"blk.{layer}.{names[part]}.{kind}"
+    return f"blk.{layer}.{(NAMES | TWISTS.get(arch, {}))[part]}.{kind}"
 
 
 def halves_to_pairs(w, heads):
@@ -147,11 +180,11 @@ def tensors(arch, config, model, types, seed):
     for path, p in state.items():
         w = p.numpy().astype(np.float32)
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(path.split(".")[-2])
-        permuted = arch == "llama" and heads
+        permuted = arch in PERMUTED and heads
         if permuted:
             w = halves_to_pairs(w, heads)
         name = gguf_name(arch, path)
-        if w.ndim == 1 or "ffn_gate_inp" in name:
+        if w.ndim == 1 or "ffn_gate_inp" in name or "norm" in name:
             stored = w + 1 if arch == "gemma3" and "norm" in name else w
             out[name] = (stored.reshape(-1) if w.shape[0] == 1 else stored, T.F32)
             p.copy_(torch.from_numpy(stored - 1 if arch == "gemma3" and "norm" in name else stored))
@@ -175,11 +208,33 @@ def metadata(writer, arch, config):
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if hasattr(config, "layer_norm_eps"):
+        writer.add_layer_norm_eps(config.layer_norm_eps)
+    else:
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(rope_parameters["rope_theta"])
     writer.add_key_length(head_dim)
     if arch == "llama":
         writer.add_rope_dimension_count(head_dim)
+    if arch == "glm4":
+        writer.add_rope_dimension_count(head_dim // 2)
+    if arch == "granite":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    if arch in ("cohere2", "command-r"):
+        writer.add_logit_scale(config.logit_scale)
+    if config.model_type in ("cohere2", "exaone4", "olmo3"):
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
+    if rope_parameters["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope_parameters["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope_parameters["original_max_position_embeddings"])
+    if arch == "mistral3":
+        writer.add_rope_scaling_yarn_log_mul(rope_parameters["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope_parameters["llama_4_scaling_beta"])
     if arch in ("gemma3", "phi3"):
         writer.add_sliding_window(config.sliding_window)
     if arch == "gemma3":
@@ -238,5 +293,5 @@ if __name__ == "__main__":
     target.mkdir(parents=True, exist_ok=True)
     ids = torch.randint(3, VOCAB, (1, ROWS), generator=torch.Generator().manual_seed(7))
     (target / "input.json").write_text(json.dumps(ids[0].tolist()) + "\n")
-    for name, case in CASES.items():
-        write_case(target, name, *case, ids)
+    for name in sys.argv[2:] or CASES:
+        write_case(target, name, *CASES[name], ids)

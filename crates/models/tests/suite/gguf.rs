@@ -43,3 +43,24 @@ fn qwen_dense_and_mixed() {
 fn gemma3_with_gains_that_hold_the_one() {
     check("gemma3");
 }
+
+#[test]
+fn side_by_side_and_scaled() {
+    for case in ["cohere", "cohere2", "granite"] {
+        check(case);
+    }
+}
+
+#[test]
+fn norms_elsewhere() {
+    for case in ["exaone4", "glm4", "hunyuan_dense", "olmo2", "olmo3", "seed_oss"] {
+        check(case);
+    }
+}
+
+#[test]
+fn other_rotations() {
+    for case in ["ernie4_5", "ministral3", "smollm3"] {
+        check(case);
+    }
+}

@@ -20,6 +20,8 @@ pub(super) struct Arch {
     pub(super) rope: RopeRows,
     /// What a stored norm gain is.
     pub(super) gains: Gains,
+    /// Factors of the model: their keys here and in the config.
+    pub(super) factors: &'static [(&'static str, &'static str)],
     /// Names per layer that differ from, or add to, [`LAYER`].
     pub(super) layer: &'static [(&'static str, &'static str)],
 }
@@ -27,9 +29,10 @@ pub(super) struct Arch {
 /// The order of the rows of one head in q and k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RopeRows {
-    /// As in Hugging Face: rotary pairs lie half a head apart.
-    Halves,
-    /// Rotary pairs lie side by side; the converter has permuted the rows.
+    /// As in Hugging Face.
+    Same,
+    /// Rotary pairs lie side by side where Hugging Face has them half a head apart; the converter has
+    /// permuted the rows.
     Interleaved,
 }
 
@@ -43,50 +46,75 @@ pub(super) enum Gains {
 }
 
 /// The architectures, in the order of the message that lists them.
-const ARCHS: [Arch; 8] = [
+const ARCHS: &[Arch] = &[
     Arch {
-        name: "llama",
-        model_type: "llama",
-        class: "LlamaForCausalLM",
-        rope: RopeRows::Interleaved,
-        gains: Gains::Same,
         layer: &[
             ("ffn_gate_inp", "block_sparse_moe.gate"),
             ("ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"),
             ("ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"),
             ("ffn_down_exps", "block_sparse_moe.switch_mlp.down_proj"),
         ],
+        ..permuted("llama", "llama", "LlamaForCausalLM")
     },
     plain("qwen2", "qwen2", "Qwen2ForCausalLM"),
     plain("qwen2moe", "qwen2_moe", "Qwen2MoeForCausalLM"),
     plain("qwen3", "qwen3", "Qwen3ForCausalLM"),
     plain("qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM"),
     Arch {
-        name: "gemma3",
-        model_type: "gemma3_text",
-        class: "Gemma3ForCausalLM",
-        rope: RopeRows::Halves,
         gains: Gains::OneMore,
         layer: &[
             ("post_attention_norm", "post_attention_layernorm"),
             ("ffn_norm", "pre_feedforward_layernorm"),
             ("post_ffw_norm", "post_feedforward_layernorm"),
         ],
+        ..plain("gemma3", "gemma3_text", "Gemma3ForCausalLM")
     },
     Arch {
-        name: "phi3",
-        model_type: "phi3",
-        class: "Phi3ForCausalLM",
-        rope: RopeRows::Halves,
-        gains: Gains::Same,
         layer: &[("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")],
+        ..plain("phi3", "phi3", "Phi3ForCausalLM")
     },
     Arch {
-        name: "bert",
-        model_type: "bert",
-        class: "BertModel",
-        rope: RopeRows::Halves,
-        gains: Gains::Same,
+        factors: &[
+            ("attention.scale", "attention_multiplier"),
+            ("embedding_scale", "embedding_multiplier"),
+            ("residual_scale", "residual_multiplier"),
+            ("logit_scale", "logits_scaling"),
+        ],
+        ..permuted("granite", "granite", "GraniteForCausalLM")
+    },
+    permuted("smollm3", "smollm3", "SmolLM3ForCausalLM"),
+    permuted("mistral3", "ministral3", "Ministral3ForCausalLM"),
+    plain("ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM"),
+    Arch { layer: POST_NORMS, ..plain("olmo2", "olmo2", "Olmo2ForCausalLM") },
+    Arch { layer: POST_NORMS, ..plain("exaone4", "exaone4", "Exaone4ForCausalLM") },
+    Arch {
+        layer: &[
+            ("post_attention_norm", "post_self_attn_layernorm"),
+            ("post_ffw_norm", "post_mlp_layernorm"),
+            ("ffn_up", "mlp.gate_up_proj"),
+        ],
+        ..plain("glm4", "glm4", "Glm4ForCausalLM")
+    },
+    Arch {
+        factors: &[("logit_scale", "logit_scale")],
+        ..plain("cohere2", "cohere2", "Cohere2ForCausalLM")
+    },
+    Arch {
+        factors: &[("logit_scale", "logit_scale")],
+        ..plain("command-r", "cohere", "CohereForCausalLM")
+    },
+    Arch {
+        layer: &[("post_attention_norm", "post_attention_layernorm")],
+        ..plain("seed_oss", "seed_oss", "SeedOssForCausalLM")
+    },
+    Arch {
+        layer: &[
+            ("attn_q_norm", "self_attn.query_layernorm"),
+            ("attn_k_norm", "self_attn.key_layernorm"),
+        ],
+        ..plain("hunyuan-dense", "hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM")
+    },
+    Arch {
         layer: &[
             ("attn_q", "attention.self.query"),
             ("attn_k", "attention.self.key"),
@@ -97,12 +125,25 @@ const ARCHS: [Arch; 8] = [
             ("ffn_down", "output.dense"),
             ("layer_output_norm", "output.LayerNorm"),
         ],
+        ..plain("bert", "bert", "BertModel")
     },
+];
+
+/// Norms behind the branches of a layer.
+const POST_NORMS: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
 
 /// An architecture that differs from the common tables in nothing.
 const fn plain(name: &'static str, model_type: &'static str, class: &'static str) -> Arch {
-    Arch { name, model_type, class, rope: RopeRows::Halves, gains: Gains::Same, layer: &[] }
+    let (rope, gains) = (RopeRows::Same, Gains::Same);
+    Arch { name, model_type, class, rope, gains, factors: &[], layer: &[] }
+}
+
+/// The same with permuted rows of q and k.
+const fn permuted(name: &'static str, model_type: &'static str, class: &'static str) -> Arch {
+    Arch { rope: RopeRows::Interleaved, ..plain(name, model_type, class) }
 }
 
 /// Modules outside the layers.

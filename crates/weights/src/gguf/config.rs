@@ -91,6 +91,7 @@ pub(super) fn config(
     }
     decoder(hyper, tensors, &mut out)?;
     experts(hyper, &mut out)?;
+    twists(hyper, tensors, &mut out)?;
     if arch.gains == Gains::OneMore {
         gemma(hyper, &mut out)?;
     }
@@ -162,10 +163,7 @@ fn decoder(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Re
     let kv_heads = kv_heads.unwrap_or_else(|| out["num_attention_heads"].clone());
     out.insert("num_key_value_heads".into(), kv_heads);
     out.insert("head_dim".into(), json!(head_dim));
-    let eps = hyper.f32("attention.layer_norm_rms_epsilon")?;
-    let eps_key = hyper.key("attention.layer_norm_rms_epsilon");
-    let eps = eps.ok_or_else(|| hyper.metadata.missing(&eps_key, "a number"))?;
-    out.insert("rms_norm_eps".into(), number(eps));
+    norm_eps(hyper, out)?;
     let theta = hyper.f32("rope.freq_base")?.unwrap_or(10_000.0);
     out.insert("rope_theta".into(), number(theta));
     if let Some(rotated) = hyper.unsigned("rope.dimension_count")?
@@ -195,6 +193,56 @@ fn decoder(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Re
         out.insert("sliding_window".into(), json!(window));
     }
     Ok(())
+}
+
+/// Models have norms of one kind, whose key the converter writes.
+fn norm_eps(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+    let rms = "attention.layer_norm_rms_epsilon";
+    let (key, eps) = match hyper.f32("attention.layer_norm_epsilon")? {
+        Some(eps) => ("layer_norm_eps", Some(eps)),
+        None => ("rms_norm_eps", hyper.f32(rms)?),
+    };
+    let eps = eps.ok_or_else(|| hyper.metadata.missing(&hyper.key(rms), "a number"))?;
+    out.insert(key.into(), number(eps));
+    Ok(())
+}
+
+/// What single families have beside the usual.
+fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Result<(), Error> {
+    for (theirs, ours) in hyper.arch.factors {
+        if let Some(factor) = hyper.f32(theirs)? {
+            out.insert((*ours).into(), number(factor));
+        }
+    }
+    if let Some(types) = layer_types(hyper)? {
+        out.insert("layer_types".into(), types);
+    }
+    match hyper.arch.name {
+        "olmo2" if out.contains_key("sliding_window") => {
+            out.insert("model_type".into(), json!("olmo3"));
+            out.insert("architectures".into(), json!(["Olmo3ForCausalLM"]));
+        }
+        "command-r" => {
+            let name = "model.layers.0.self_attn.q_norm.weight";
+            let is_normed = tensors.iter().any(|tensor| tensor.name == name);
+            out.insert("use_qk_norm".into(), json!(is_normed));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Which layers slide, where the file says so layer by layer.
+fn layer_types(hyper: &Hyper) -> Result<Option<Json>, Error> {
+    let key = hyper.key("attention.sliding_window_pattern");
+    let Some(Value::Array(_)) = hyper.metadata.get(&key) else { return Ok(None) };
+    let Some(array) = hyper.metadata.numbers(&key)? else { return Ok(None) };
+    let name = |value| match value {
+        Value::Bool(true) => Ok("sliding_attention"),
+        Value::Bool(false) => Ok("full_attention"),
+        _ => Err(hyper.metadata.missing(&key, "a truth value per layer")),
+    };
+    Ok(Some(json!(array.numbers().map(name).collect::<Result<Vec<_>, _>>()?)))
 }
 
 /// The keys of a mixture of experts, in the words of the family.
@@ -285,6 +333,13 @@ fn rope_scaling(
         }
     };
     if scaling["rope_type"] == "yarn" {
+        if let Some(all) = hyper.f32("rope.scaling.yarn_log_multiplier")? {
+            scaling["mscale"] = json!(1.0);
+            scaling["mscale_all_dim"] = number(all);
+        }
+        if let Some(beta) = hyper.f32("attention.temperature_scale")? {
+            scaling["llama_4_scaling_beta"] = number(beta);
+        }
         if let Some(original) = original {
             scaling["original_max_position_embeddings"] = json!(original);
         }

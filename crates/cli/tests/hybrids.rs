@@ -1,17 +1,15 @@
-//! Models with recurrent layers, through the whole command: nothing of them is shared between prompts
-//! yet, and everything else is as it is for others.
+//! Models with recurrent layers, through the whole command: all is as it is for others, prompts that
+//! come from the cache included.
 
 #![allow(dead_code, reason = "the common part has more than this file needs")]
 
 mod common;
 
-use std::collections::BTreeSet;
-
 use common::{Home, write_model_of};
 use serde_json::Value;
 
 #[test]
-fn a_hybrid_keeps_the_promise_and_says_what_it_does_not_do() {
+fn a_hybrid_keeps_the_promise() {
     for model_type in ["qwen3_next", "qwen3_5_text"] {
         let home = Home::new();
         let folder = home.path().join("model");
@@ -32,9 +30,6 @@ fn a_hybrid_keeps_the_promise_and_says_what_it_does_not_do() {
         let found = json(&["verify", &model, "--json", "--quick", "--threads", "2"]);
         assert_eq!(found["equal"], true, "{found}");
         let arms = found["arms"].as_array().unwrap();
-        let untested = arms.iter().filter(|arm| arm["verdict"] == "not_tested");
-        let untested: BTreeSet<&str> = untested.map(|arm| arm["arm"].as_str().unwrap()).collect();
-        let of_the_cache = ["with a warm prefix cache", "after a restart, from disk"];
-        assert_eq!(untested, BTreeSet::from(of_the_cache), "{found}");
+        assert!(arms.iter().all(|arm| arm["verdict"] == "equal"), "{found}");
     }
 }

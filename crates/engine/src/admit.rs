@@ -59,7 +59,7 @@ impl Engine {
             self.totals.prefix_hits += self.book.len(key) as u64;
             let at = self.running.partition_point(|run| run.seq.place < seq.place);
             let mut run = Running { key, seq };
-            self.look_on_disk(&mut run);
+            self.look_around(&mut run);
             self.running.insert(at, run);
         }
     }

@@ -2,6 +2,8 @@
 //! by. What a request takes of the cache is `cache/charge.rs`, in blocks of
 //! [`ModelSpec::kv_bytes_per_block`] bytes.
 //!
+//! How a budget for the cache is divided into blocks and states stands here too: [`Shares`].
+//!
 //! Not a measurement. What a process really holds is for those to say who know the machine.
 
 use models::{Footprint, ModelSpec};
@@ -11,6 +13,36 @@ use crate::ExecutorShape;
 /// Rows of logits that live beside the device's: what was read from it, and what a sampler sorts
 /// (a copy, probabilities, and order).
 const ROWS_BESIDE: usize = 4;
+
+/// What a budget for the cache becomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Cache blocks.
+    pub blocks: usize,
+    /// Recurrent states to be kept for others to go on from.
+    pub states: usize,
+}
+
+/// Of a budget for the cache, the states that are kept get one part in so many.
+const STATES_PART: u64 = 4;
+/// But as many as this are kept in any case, if half of the budget is enough for them.
+const FEW_STATES: u64 = 4;
+
+impl Shares {
+    /// Divides `bytes` for the cache of a model, `least` blocks in any case. Without states all of it
+    /// is blocks. A state weighs as much as the keys and values of one or two thousand tokens, and
+    /// without one they are of no use to others.
+    pub fn of(spec: &ModelSpec, bytes: u64, least: usize) -> Shares {
+        let (block, state) = (spec.kv_bytes_per_block().max(1) as u64, spec.state_bytes() as u64);
+        let beyond = bytes.saturating_sub(block.saturating_mul(least as u64));
+        let part = (bytes / STATES_PART).max(state.saturating_mul(FEW_STATES).min(bytes / 2));
+        // At most one at the end of each block.
+        let states = part.min(beyond).checked_div(state).unwrap_or(0).min(bytes / block);
+        let blocks = (bytes - states * state) / block;
+        let count = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        Shares { blocks: count(blocks), states: count(states) }
+    }
+}
 
 /// Bytes of memory, by what they are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +54,7 @@ pub struct Cost {
     pub copied: u64,
     /// Keys and values of all cache blocks.
     pub cache: u64,
-    /// Recurrent states.
+    /// Recurrent states, those of running requests and those that are kept.
     pub states: u64,
     /// What a pass scribbles on, and logits.
     pub scratch: u64,

@@ -149,6 +149,7 @@ impl Engine {
             waiting: self.line.len(),
             parked: self.line.iter().filter(|seq| seq.times.started.is_some()).count(),
             blocks: self.book.counts(),
+            states: self.book.state_counts(),
             disk: self.spill.as_ref().map(Spill::stats),
             pace: self.pace,
             totals: self.totals,

@@ -124,6 +124,11 @@ pub enum Miss {
         /// The first block that is missing, counted from 0.
         block: usize,
     },
+    /// It is there, but no recurrent state to go on from.
+    NoState {
+        /// The first block that has to be computed again, counted from 0.
+        block: usize,
+    },
     /// Another request is computing it at this moment.
     InProgress {
         /// The first block that is not there yet, counted from 0.
@@ -139,6 +144,7 @@ impl Miss {
             Miss::Cold => "cold",
             Miss::Diverged { .. } => "diverged",
             Miss::Evicted { .. } => "evicted",
+            Miss::NoState { .. } => "no_state",
             Miss::InProgress { .. } => "in_progress",
         }
     }

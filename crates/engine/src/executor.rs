@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of requests, sampling or the cache books.
 
-use backend::{Batch, BlockId, DeviceError};
+use backend::{Batch, BlockId, DeviceError, SlotId};
 
 /// Runs batches. The engine holds a `Box<dyn Executor>` and never learns what is inside.
 pub trait Executor: Send {
@@ -16,9 +16,20 @@ pub trait Executor: Send {
     /// that nothing of the pass counts.
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError>;
 
-    /// Bytes of one recurrent state. 0 says that the model has none.
+    /// Bytes of one recurrent state, as [`Executor::read_state`] gives them. 0 says that the model has
+    /// none.
     fn state_bytes(&self) -> usize {
         0
+    }
+
+    /// Copies the state in `slot` into `out`, which is [`Executor::state_bytes`] long.
+    fn read_state(&mut self, _slot: SlotId, _out: &mut [u8]) -> Result<(), DeviceError> {
+        Err(DeviceError("this executor does not copy states".into()))
+    }
+
+    /// Makes `slot` hold what [`Executor::read_state`] gave, bit for bit.
+    fn write_state(&mut self, _slot: SlotId, _bytes: &[u8]) -> Result<(), DeviceError> {
+        Err(DeviceError("this executor does not copy states".into()))
     }
 
     /// Bytes of one cache block, as [`Executor::read_block`] gives them. 0 says that blocks cannot
@@ -43,7 +54,8 @@ pub trait Executor: Send {
 pub struct ExecutorShape {
     /// Cache blocks of [`backend::BLOCK`] positions.
     pub n_blocks: usize,
-    /// Recurrent states, if the model has any: two for every sequence that is to run.
+    /// Recurrent states, if the model has any: two for every sequence that is to run, and as many
+    /// more as are to be kept for others to go on from.
     pub n_slots: usize,
     /// Rows of one pass, at most.
     pub max_rows: usize,

@@ -30,12 +30,13 @@ mod seq;
 mod share;
 mod sink;
 mod stats;
+mod stops;
 mod tempo;
 
 // What an executor is handed, so that whoever writes one needs no other crate.
-pub use backend::{BLOCK, Batch, BlockId, DeviceError, Span, TokenId};
+pub use backend::{BLOCK, Batch, BlockId, DeviceError, SlotId, Span, TokenId};
 pub use cache::{DiskCleared, DiskError, DiskOptions, DiskStats};
-pub use cost::Cost;
+pub use cost::{Cost, Shares};
 pub use device::Device;
 pub use engine::{Cleared, Clock, Engine, Limits};
 pub use event::{Event, Failure, Miss, StopReason, TokenLogprob, Usage};
@@ -46,4 +47,4 @@ pub use refuse::{Bounds, Refused};
 pub use request::{Constraint, MAX_ALTERNATIVES, Request, RequestId, Sink};
 pub use sampler::{Sampling, Xtc};
 pub use sink::{Answer, AnswerSink, answer};
-pub use stats::{Blocks, Misses, Pace, Stats, Totals};
+pub use stats::{Blocks, Misses, Pace, States, Stats, Totals};

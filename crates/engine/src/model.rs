@@ -2,7 +2,7 @@
 //!
 //! The only generic code of this crate, and nothing of it decides anything.
 
-use backend::{Backend, Batch, BlockId, DeviceError};
+use backend::{Backend, Batch, BlockId, DeviceError, SlotId};
 use models::{Decoder, ModelSpec, Scratch, Store};
 
 use crate::device::Device;
@@ -66,7 +66,16 @@ impl<B: Backend> Executor for ModelExecutor<B> {
     }
 
     fn state_bytes(&self) -> usize {
-        self.spec().state_bytes()
+        self.store.state_bytes(self.device.backend())
+    }
+
+    fn read_state(&mut self, slot: SlotId, out: &mut [u8]) -> Result<(), DeviceError> {
+        self.store.read_state(self.device.backend(), slot, out)
+    }
+
+    fn write_state(&mut self, slot: SlotId, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.store.write_state(self.device.backend(), slot, bytes);
+        Ok(())
     }
 
     fn block_bytes(&self) -> usize {

@@ -31,6 +31,7 @@ impl Engine {
     fn park_youngest(&mut self) {
         let Some(Running { key, mut seq }) = self.running.pop() else { return };
         seq.on_disk.clear();
+        seq.restored = Vec::new();
         self.book.close(key);
         self.totals.preemptions += 1;
         self.line.push(seq);

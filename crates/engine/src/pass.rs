@@ -81,6 +81,7 @@ impl Engine {
 
     /// Puts the next `rows` rows of a sequence into the batch. There are blocks for them.
     fn add_span(&mut self, idx: usize, rows: usize) -> Turn {
+        let stops = self.stops(idx, rows);
         let Running { key, seq } = &self.running[idx];
         let batch = &mut self.batch;
         let start = self.book.len(*key);
@@ -88,9 +89,8 @@ impl Engine {
         batch.tokens.extend(&seq.tokens[start..start + rows]);
         let blocks = self.book.blocks(*key).to_vec();
         let mut span = Span::new(first_row..batch.n_rows(), start, blocks);
-        if let Some(states) = self.book.states(*key) {
-            span.state_in = (start > 0).then_some(states.now);
-            span.states_out = vec![(rows - 1, states.next)];
+        if let Some(lease) = self.book.lease_states(*key, rows, &stops) {
+            (span.state_in, span.states_out) = (lease.state_in, lease.states_out);
         }
         batch.spans.push(span);
         self.work.add(start, rows);

@@ -35,6 +35,10 @@ pub struct Request {
     /// Tokens at the start of the prompt, a system prompt say, that others will start with too:
     /// once computed they stay cached longer than the rest. Zero pins nothing.
     pub pin: usize,
+    /// Places in the prompt, as tokens before them, where others are likely to go on differently: the
+    /// end of the last message say, if the next turn repeats what stands before it. A model with
+    /// recurrent states keeps one there, since it can go on from nowhere else.
+    pub marks: Vec<usize>,
     /// Where the events go.
     pub sink: Box<dyn Sink>,
 }

@@ -1,13 +1,16 @@
 //! Between memory and disk: what running requests get back, and what is kept.
 //!
 //! A block that comes back takes the place of rows that would have been computed: it is reserved,
-//! written and committed like them, so nothing else knows of disks.
+//! written and committed like them, so nothing else knows of disks. A sequence that needs a recurrent
+//! state to go on gets its blocks first; if the state then does not come, it goes back to where it
+//! was, and the blocks stay cached.
 
 use backend::{BLOCK, DeviceError};
 
-use crate::Failure;
-use crate::cache::{DiskError, DiskOptions, Origin, Spill};
+use crate::{Failure, Totals};
+use crate::cache::{DiskError, DiskOptions, Origin, Piece, Spill, What};
 use crate::engine::{Engine, Running};
+use crate::seq::Seq;
 
 /// Bytes that may come back in one step while answers are flowing: some milliseconds.
 const BYTES_BESIDE_OTHERS: usize = 8 << 20;
@@ -16,20 +19,19 @@ const BYTES_ALONE: usize = 64 << 20;
 
 impl Engine {
     /// Keeps cached blocks on disk from now on, and finds those that are there. To be called before
-    /// anything else. A model with recurrent states shares nothing, so nothing of it is kept.
+    /// anything else.
     pub fn keep_on_disk(&mut self, options: &DiskOptions) -> Result<(), DiskError> {
-        if !self.book.shares() {
-            return Ok(());
-        }
-        let block_bytes = self.executor.block_bytes();
-        self.spill = Some(Spill::open(options, self.bounds.blocks, block_bytes)?);
+        self.spill = Some(Spill::open(options, &*self.executor)?);
         Ok(())
     }
 
-    /// Looks for more of a sequence on disk than it has.
-    pub(crate) fn look_on_disk(&self, run: &mut Running) {
+    /// Looks for more of a sequence on disk than it has in memory, and notes how much is known.
+    pub(crate) fn look_around(&self, run: &mut Running) {
+        let Running { key, seq } = run;
+        seq.known = self.book.known(*key, &seq.tokens);
         if let Some(spill) = &self.spill {
-            run.seq.on_disk = spill.find(&run.seq.tokens, self.book.len(run.key));
+            let found = spill.find(&seq.tokens, self.book.len(*key), seq.known);
+            (seq.on_disk, seq.known) = (found.pieces, found.known);
         }
     }
 
@@ -55,7 +57,7 @@ impl Engine {
                     return Ok(());
                 }
                 n_blocks -= 1;
-                self.restore_block(idx)?;
+                self.restore_piece(idx)?;
             }
         }
         Ok(())
@@ -64,39 +66,85 @@ impl Engine {
     /// Another sequence that begins alike may have been first.
     fn adopt_restored(&mut self, idx: usize) {
         let Running { key, seq } = &mut self.running[idx];
-        if !seq.on_disk.is_empty() {
-            let gained = self.book.adopt(*key, &seq.tokens) / BLOCK;
-            seq.on_disk.drain(..gained.min(seq.on_disk.len()));
+        if seq.on_disk.is_empty() {
+            return;
+        }
+        let gained = self.book.adopt(*key, &seq.tokens) / BLOCK;
+        let is_block = |piece: &&Piece| piece.what == What::Block;
+        let n_blocks = seq.on_disk.iter().take_while(is_block).count();
+        seq.on_disk.drain(..gained.min(n_blocks));
+        if self.book.has_states() && gained > 0 && gained >= n_blocks {
+            // It can go on from where it is now.
+            seq.on_disk.clear();
+            seq.restored = Vec::new();
         }
     }
 
-    /// Brings back the next block of a sequence. What is not there after all, or finds no room, is
+    /// Brings back the next piece of a sequence. What is not there after all, or finds no room, is
     /// computed, and so is everything behind it.
-    fn restore_block(&mut self, idx: usize) -> Result<(), DeviceError> {
-        let Running { key, seq } = &mut self.running[idx];
-        let (Some(spill), Some(label)) = (&mut self.spill, seq.on_disk.pop_front()) else {
-            return Ok(());
+    fn restore_piece(&mut self, idx: usize) -> Result<(), DeviceError> {
+        let Running { seq, .. } = &mut self.running[idx];
+        let Some(piece) = seq.on_disk.pop_front() else { return Ok(()) };
+        let came = match piece.what {
+            What::Block => self.restore_block(idx, piece)?,
+            What::Part | What::LastPart => self.restore_part(idx, piece)?,
         };
-        let at = self.book.len(*key) / BLOCK;
-        if self.book.reserve(*key, BLOCK) < BLOCK {
+        if !came {
+            let Running { key, seq } = &mut self.running[idx];
             seq.on_disk.clear();
-            return Ok(());
+            seq.restored = Vec::new();
+            self.book.rewind(*key);
+        }
+        Ok(())
+    }
+
+    /// Says whether there is one part more of a state.
+    fn restore_part(&mut self, idx: usize, piece: Piece) -> Result<bool, DeviceError> {
+        let Running { key, seq } = &mut self.running[idx];
+        let Some(spill) = &mut self.spill else { return Ok(false) };
+        let Some(bytes) = spill.read(&piece.label) else { return Ok(false) };
+        seq.restored.extend_from_slice(bytes);
+        if piece.what == What::Part {
+            return Ok(true);
+        }
+        let Some(slot) = self.book.lease_restored(*key) else { return Ok(false) };
+        spill.follow(&self.book.take_changes(), Origin::Answer, &mut *self.executor)?;
+        let mut bytes = std::mem::take(&mut seq.restored);
+        // The last part is filled up to the size of a block.
+        bytes.truncate(self.executor.state_bytes());
+        self.executor.write_state(slot, &bytes)?;
+        count_restored(seq, self.book.beyond_state(*key), &mut self.totals);
+        self.book.commit(*key, 0, &seq.tokens);
+        spill.follow(&self.book.take_changes(), Origin::Prompt, &mut *self.executor)?;
+        Ok(true)
+    }
+
+    /// Says whether a sequence has one block more.
+    fn restore_block(&mut self, idx: usize, piece: Piece) -> Result<bool, DeviceError> {
+        let Running { key, seq } = &mut self.running[idx];
+        let Some(spill) = &mut self.spill else { return Ok(false) };
+        let len = self.book.len(*key);
+        let at = len / BLOCK;
+        self.book.follow(*key, &seq.tokens, (at + 1) * BLOCK);
+        if self.book.len(*key) > len {
+            return Ok(true);
+        }
+        if self.book.reserve(*key, BLOCK) < BLOCK {
+            return Ok(false);
         }
         // What had to make room is copied before it is overwritten.
         spill.follow(&self.book.take_changes(), Origin::Answer, &mut *self.executor)?;
-        let Some(bytes) = spill.read(&label) else {
-            seq.on_disk.clear();
+        let Some(bytes) = spill.read(&piece.label) else {
             self.book.commit(*key, 0, &seq.tokens);
-            return Ok(());
+            return Ok(false);
         };
         self.executor.write_block(self.book.blocks(*key)[at], bytes)?;
         self.book.commit(*key, BLOCK, &seq.tokens);
-        self.totals.disk_tokens += BLOCK as u64;
-        self.totals.prefix_hits += BLOCK as u64;
-        if seq.times.started.is_none() {
-            seq.disk_tokens += BLOCK;
+        if !self.book.has_states() {
+            count_restored(seq, BLOCK, &mut self.totals);
         }
-        spill.follow(&self.book.take_changes(), Origin::Prompt, &mut *self.executor)
+        spill.follow(&self.book.take_changes(), Origin::Prompt, &mut *self.executor)?;
+        Ok(true)
     }
 
     /// Lets the disk know what was dropped. Must come before anything is written to it.
@@ -135,5 +183,14 @@ impl Engine {
         if let Some(spill) = &self.spill {
             spill.flush();
         }
+    }
+}
+
+/// Notes that a sequence has got `n` tokens more from disk.
+fn count_restored(seq: &mut Seq, n: usize, totals: &mut Totals) {
+    totals.disk_tokens += n as u64;
+    totals.prefix_hits += n as u64;
+    if seq.times.started.is_none() {
+        seq.disk_tokens += n;
     }
 }

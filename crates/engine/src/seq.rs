@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backend::TokenId;
 
-use crate::cache::Label;
+use crate::cache::Piece;
 use crate::line::Place;
 use crate::sampler::{Draw, SampleError, Sampler};
 use crate::{Event, Miss, Request, StopReason, Usage};
@@ -23,8 +23,12 @@ pub(crate) struct Seq {
     pub cached_tokens: usize,
     /// Tokens that were brought back from disk before it started.
     pub disk_tokens: usize,
-    /// Blocks that are still to be brought back, before it gets any rows.
-    pub on_disk: VecDeque<Label>,
+    /// What is still to be brought back, before it gets any rows.
+    pub on_disk: VecDeque<Piece>,
+    /// What of a recurrent state has been brought back.
+    pub restored: Vec<u8>,
+    /// Tokens that were known when it came in, be it without a state to go on from.
+    pub known: usize,
     pub miss: Option<Miss>,
     /// Tokens of the prompt that the receiver knows to be computed.
     told: usize,
@@ -55,6 +59,8 @@ impl Seq {
             cached_tokens: 0,
             disk_tokens: 0,
             on_disk: VecDeque::new(),
+            restored: Vec::new(),
+            known: 0,
             miss: None,
             told: 0,
             own: 0,

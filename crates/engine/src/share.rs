@@ -82,12 +82,13 @@ impl Engine {
     /// How many of the next rows of `b` are rows that `a` would take over. Once `a` has begun to
     /// wait, it waits to the end of what they share.
     fn leaves(&self, a: &Running, b: &Running) -> usize {
-        if !self.book.shares() {
+        // Without a state to take over there is nothing to wait for.
+        if !self.book.can_keep() {
             return 0;
         }
-        let common = match self.executor.block_bytes() {
-            0 => common_start(a, b) / BLOCK * BLOCK,
-            _ => common_start(a, b),
+        let common = match self.executor.block_bytes() == 0 || self.book.has_states() {
+            true => common_start(a, b) / BLOCK * BLOCK,
+            false => common_start(a, b),
         };
         if common < a.seq.own + MIN_SHARED || common <= self.book.len(a.key) {
             return 0;
@@ -97,9 +98,6 @@ impl Engine {
 
     /// Another sequence is computing the next block of the one at `idx` already.
     pub(crate) fn is_in_progress(&self, idx: usize) -> bool {
-        if !self.book.shares() {
-            return false;
-        }
         let own = &self.running[idx];
         let done = self.book.len(own.key);
         let is_ahead = |other: &Running| {
@@ -114,7 +112,7 @@ impl Engine {
 }
 
 /// Tokens at the start of `a`, leaving one to compute, that `b` has too.
-fn common_start(a: &Running, b: &Running) -> usize {
+pub(crate) fn common_start(a: &Running, b: &Running) -> usize {
     let (a, b) = (&a.seq.tokens, &b.seq.tokens);
     a[..a.len() - 1].iter().zip(b).take_while(|(a, b)| a == b).count()
 }

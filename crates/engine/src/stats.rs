@@ -17,6 +17,8 @@ pub struct Stats {
     pub parked: usize,
     /// Cache blocks.
     pub blocks: Blocks,
+    /// Recurrent states, of a model that has them.
+    pub states: States,
     /// What is kept on disk. `None`: nothing is.
     pub disk: Option<DiskStats>,
     /// How fast it goes.
@@ -36,6 +38,17 @@ pub struct Blocks {
     pub held: usize,
     /// Of those cached or held, the ones that are pinned.
     pub pinned: usize,
+}
+
+/// Where the recurrent states are. Free, kept and held add up to all there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct States {
+    /// Empty.
+    pub free: usize,
+    /// Kept at the ends of blocks, for prompts that start alike; given away when one is needed.
+    pub kept: usize,
+    /// In use by running sequences.
+    pub held: usize,
 }
 
 /// How fast the engine goes. Means weigh recent things more; all are zero until something was
@@ -106,18 +119,21 @@ pub struct Misses {
     pub diverged: u64,
     /// [`Miss::Evicted`].
     pub evicted: u64,
+    /// [`Miss::NoState`].
+    pub no_state: u64,
     /// [`Miss::InProgress`].
     pub in_progress: u64,
 }
 
 impl Misses {
     /// Every reason by [`Miss::name`], with its count.
-    pub fn by_name(&self) -> [(&'static str, u64); 5] {
+    pub fn by_name(&self) -> [(&'static str, u64); 6] {
         [
             ("too_short", self.too_short),
             ("cold", self.cold),
             ("diverged", self.diverged),
             ("evicted", self.evicted),
+            ("no_state", self.no_state),
             ("in_progress", self.in_progress),
         ]
     }
@@ -128,6 +144,7 @@ impl Misses {
             Miss::Cold => &mut self.cold,
             Miss::Diverged { .. } => &mut self.diverged,
             Miss::Evicted { .. } => &mut self.evicted,
+            Miss::NoState { .. } => &mut self.no_state,
             Miss::InProgress { .. } => &mut self.in_progress,
         };
         *counter += 1;

@@ -278,10 +278,13 @@ proptest! {
     fn every_answer_is_that_of_the_request_alone(
         happenings in happenings(), n_blocks in prop::sample::select(vec![6usize, 9, 30]),
         max_bytes in prop::sample::select(vec![3000u64, 20_000, 1 << 30]),
+        // `None`: a model without states.
+        n_slots in prop::option::of(prop::sample::select(vec![6usize, 8, 40])),
     ) {
+        let toy = || n_slots.map_or_else(|| Toy::new(n_blocks), |n| Toy::hybrid(n_blocks, n));
         let dir = tempfile::tempdir().unwrap();
         let begin = || {
-            let mut engine = engine(Toy::new(n_blocks), limits(24, 3, 180));
+            let mut engine = engine(toy(), limits(24, 3, 180));
             engine.keep_on_disk(&DiskOptions { max_bytes, ..disk(dir.path()) }).unwrap();
             engine
         };
@@ -289,7 +292,7 @@ proptest! {
         let mut listeners: Vec<(Ask, Answer)> = Vec::new();
         let check = |listeners: &mut Vec<(Ask, Answer)>| -> Result<(), TestCaseError> {
             for (ask, answer) in listeners.drain(..) {
-                let expected = alone(&ask, n_blocks, 180);
+                let expected = alone_on(toy(), &ask, 180);
                 let found = outcome(answer);
                 prop_assert_eq!(found.said(), expected.said(), "{:?}", ask);
             }

@@ -58,18 +58,29 @@ fn a_process_that_writes_until_it_is_killed() {
     std::thread::park();
 }
 
-fn victim(dir: &Path, round: u32) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+/// A process that does not outlive the test, however that ends.
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // It may be dead already, which is as well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn victim(dir: &Path, round: u32) -> Victim {
+    let child = Command::new(std::env::current_exe().unwrap())
         .args(["a_process_that_writes_until_it_is_killed", "--exact", "--nocapture"])
         .env(FOLDER, format!("{}:{round}", dir.display()))
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .spawn();
+    Victim(child.unwrap())
 }
 
 /// Kills it after it has reported `n` prompts. Returns the last one that it reported.
-fn kill_after(mut victim: Child, n: u32) -> Option<u32> {
-    let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+fn kill_after(mut victim: Victim, n: u32) -> Option<u32> {
+    let mut lines = BufReader::new(victim.0.stdout.take().unwrap()).lines();
     let mut last = None;
     let mut reports = 0;
     while reports < n {
@@ -79,8 +90,8 @@ fn kill_after(mut victim: Child, n: u32) -> Option<u32> {
             reports += 1;
         }
     }
-    victim.kill().unwrap();
-    victim.wait().unwrap();
+    victim.0.kill().unwrap();
+    victim.0.wait().unwrap();
     // What it said before it died counts as well.
     let said = lines
         .map_while(Result::ok)

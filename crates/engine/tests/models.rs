@@ -16,7 +16,7 @@ fn engine<B: Backend>(device: B, name: &str, rows: usize, seqs: usize) -> Engine
     let checkpoint = checkpoint(name);
     let spec = models::recipe(&checkpoint.config).unwrap();
     let decoder = Decoder::load(&spec, &checkpoint, &device).unwrap();
-    let shape = ExecutorShape { n_blocks: 80, n_slots: 2 * seqs, max_rows: rows, max_want: seqs };
+    let shape = ExecutorShape { n_blocks: 80, n_slots: 2 * seqs + 24, max_rows: rows, max_want: seqs };
     let executor = ModelExecutor::new(device, decoder, shape);
     let limits = Limits { rows, seqs, queue: 100, context: 4096, stall_target: None };
     Engine::new(Box::new(executor), limits, Box::new(|| Duration::ZERO))
@@ -63,21 +63,13 @@ fn check<B: Backend>(device: impl Fn() -> B, name: &str, expected: &[Outcome]) {
     assert_same(&outcomes, expected, &format!("{name}: in a batch of 8"));
     let again = together(&mut crowd, &asks());
     let hits = again.iter().filter(|outcome| outcome.cached >= Some(32)).count();
-    match has_states(name) {
-        false => assert!(hits >= 4),
-        true => assert!(again.iter().all(|outcome| outcome.cached == Some(0))),
-    }
+    assert!(hits >= 4, "{name}: {hits} hits");
     assert_same(&again, expected, &format!("{name}: with a prefix hit"));
     for (chunk, seqs) in [(1, 1), (7, 1), (64, 1), (64, 8), (8, 8)] {
         let outcomes = together(&mut engine(device(), name, chunk, seqs), &asks());
         assert_same(&outcomes, expected, &format!("{name}: {chunk} rows, {seqs} at once"));
     }
     check_restart(device, name, expected);
-}
-
-/// Nothing is shared or kept of such a model.
-fn has_states(name: &str) -> bool {
-    models::recipe(&checkpoint(name).config).unwrap().state_bytes() > 0
 }
 
 /// The first engine computes and keeps, the second finds it on disk.
@@ -97,8 +89,7 @@ fn check_restart<B: Backend>(device: impl Fn() -> B, name: &str, expected: &[Out
     let mut second = started();
     assert_same(&together(&mut second, &asks()), expected, &format!("{name}: from disk"));
     // Two blocks that several begin with, and three of single requests.
-    let n_blocks = if has_states(name) { 0 } else { 5 };
-    assert_eq!(second.stats().totals.disk_tokens, n_blocks * BLOCK as u64);
+    assert_eq!(second.stats().totals.disk_tokens, 5 * BLOCK as u64);
 }
 
 #[test]

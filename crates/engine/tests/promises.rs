@@ -1,6 +1,6 @@
 //! The engine's promise: nothing but the request decides what an answer says.
 //!
-//! On a toy model whose logits hash what a row can see; real models have their own test.
+//! On toy models, one of them with recurrent states, whose logits hash what a row can see; real models have their own test.
 
 mod common;
 
@@ -59,7 +59,8 @@ fn asks() -> impl Strategy<Value = Ask> {
     let steps = prop::option::weighted(0.2, Just(SmallSteps { last: 0 }));
     let max_tokens = prop_oneof![3 => 0..80usize, 1 => Just(100_000)];
     let timeout = prop::option::weighted(0.1, (0..60u64).prop_map(Duration::from_millis));
-    let order = (-1..2i32, timeout, 0..100usize);
+    let marks = prop::collection::vec(0..140usize, 0..3);
+    let order = (-1..2i32, timeout, 0..100usize, marks);
     (prompts(), max_tokens, samplings(), stops, (logprobs, steps), order).prop_map(
         |(prompt, max_tokens, sampling, stop_tokens, (logprobs, small_steps), order)| Ask {
             prompt,
@@ -71,6 +72,7 @@ fn asks() -> impl Strategy<Value = Ask> {
             priority: order.0,
             timeout: order.1,
             pin: order.2,
+            marks: order.3,
         },
     )
 }
@@ -94,10 +96,16 @@ proptest! {
         seqs in 1..9usize,
         n_blocks in prop::sample::select(vec![5usize, 7, 12, 40]),
         stall in prop::option::of(0..5000u64),
+        // Beyond the two of each sequence. `None`: a model without states.
+        more_slots in prop::option::of(prop::sample::select(vec![0usize, 1, 3, 30])),
     ) {
+        let toy = || match more_slots {
+            None => Toy::new(n_blocks),
+            Some(more) => Toy::hybrid(n_blocks, 2 * seqs + more),
+        };
         let context = 230;
         let limits = Limits { stall_target: stall.map(Duration::from_micros), ..limits(rows, seqs, context) };
-        let (mut engine, now) = Timed::engine(n_blocks, limits);
+        let (mut engine, now) = Timed::of(toy(), limits);
         let mut listeners: Vec<(Ask, Option<Answer>)> = Vec::new();
         for happening in happenings {
             match happening {
@@ -128,7 +136,7 @@ proptest! {
             let Some(answer) = answer else { continue };
             let found = outcome(answer);
             let timed_out = matches!(found.end, End::Failed(Failure::TimedOut { .. }));
-            let expected = alone(&Ask { timeout: None, ..ask.clone() }, n_blocks, context);
+            let expected = alone_on(toy(), &Ask { timeout: None, ..ask.clone() }, context);
             if timed_out && ask.timeout.is_some() {
                 let n = found.tokens.len();
                 prop_assert_eq!(&found.tokens, &expected.tokens[..n]);

@@ -20,7 +20,8 @@ use hearth_engine::{
 use models::Decoder;
 use proptest::prelude::*;
 
-const MODELS: [&str; 5] = ["llama", "gemma3_text", "qwen3_moe", "affine4", "qwen3_next"];
+const MODELS: [&str; 6] =
+    ["llama", "gemma3_text", "qwen3_moe", "affine4", "qwen3_next", "qwen3_5_text"];
 /// Tokens of prompt and answer. Fits into the smallest pool.
 const CONTEXT: usize = 150;
 
@@ -30,6 +31,8 @@ struct Setup {
     n_blocks: usize,
     rows: usize,
     seqs: usize,
+    /// Recurrent states beyond the two that each sequence needs.
+    more_slots: usize,
     stall_target: Option<Duration>,
 }
 
@@ -39,9 +42,9 @@ fn engine(name: &str, setup: Setup) -> Engine {
     let checkpoint = checkpoint(name);
     let spec = models::recipe(&checkpoint.config).unwrap();
     let decoder = Decoder::load(&spec, &checkpoint, &device).unwrap();
-    let Setup { n_blocks, rows, seqs, stall_target } = setup;
-    let shape =
-        ExecutorShape { n_blocks, n_slots: 2 * seqs, max_rows: rows.max(seqs), max_want: seqs };
+    let Setup { n_blocks, rows, seqs, more_slots, stall_target } = setup;
+    let n_slots = 2 * seqs + more_slots;
+    let shape = ExecutorShape { n_blocks, n_slots, max_rows: rows.max(seqs), max_want: seqs };
     let executor = ModelExecutor::new(device, decoder, shape);
     let limits = Limits { rows, seqs, queue: 100, context: CONTEXT, stall_target };
     let now = AtomicU64::new(0);
@@ -93,7 +96,8 @@ fn expected(name: &'static str, which: usize) -> Outcome {
     let mut known = KNOWN.lock().unwrap();
     let known = known.get_or_insert_default();
     let alone = || {
-        let setup = Setup { n_blocks: 8, rows: 128, seqs: 1, stall_target: None };
+        let setup =
+            Setup { n_blocks: 8, rows: 128, seqs: 1, more_slots: 0, stall_target: None };
         let mut engine = engine(name, setup);
         let answer = submit(&mut engine, &asks()[which]);
         run(&mut engine);
@@ -130,12 +134,16 @@ fn setups() -> impl Strategy<Value = Setup> {
     let stall = prop::option::of((0..20u64).prop_map(Duration::from_millis));
     let pools = prop::sample::select(vec![5usize, 6, 9, 30]);
     let rows = prop::sample::select(vec![1usize, 5, 17, 64, 128]);
-    (pools, rows, 1..7usize, stall).prop_map(|(n_blocks, rows, seqs, stall_target)| Setup {
-        n_blocks,
-        rows,
-        seqs,
-        stall_target,
-    })
+    let more_slots = prop::sample::select(vec![0usize, 1, 2, 20]);
+    (pools, rows, 1..7usize, more_slots, stall).prop_map(
+        |(n_blocks, rows, seqs, more_slots, stall_target)| Setup {
+            n_blocks,
+            rows,
+            seqs,
+            more_slots,
+            stall_target,
+        },
+    )
 }
 
 /// An answer is what it should be, or its beginning if a time limit or a restart cut it off.
@@ -167,7 +175,7 @@ fn play(name: &'static str, setup: Setup, happenings: Vec<Happening>) -> Result<
     for happening in happenings {
         match happening {
             Happening::Arrival(which, priority, timeout) => {
-                let ask = Ask { priority, timeout, pin: 64, ..asks()[which].clone() };
+                let ask = Ask { priority, timeout, pin: 64, marks: vec![32 * which], ..asks()[which].clone() };
                 // About what its clock says: several looks per step.
                 let at = Duration::from_millis(n_steps * 3);
                 listeners.push((which, Some(submit_at(&mut engine, &ask, at))));
@@ -189,7 +197,7 @@ fn play(name: &'static str, setup: Setup, happenings: Vec<Happening>) -> Result<
                 prop_assert_eq!(engine.stats().blocks.cached, 0);
             }
             Happening::Restart => {
-                RESTORED.fetch_add(engine.stats().totals.disk_tokens, Ordering::Relaxed);
+                count_restored(name, &engine);
                 drop(engine);
                 for (which, answer) in listeners.drain(..) {
                     if let Some(answer) = answer {
@@ -205,7 +213,7 @@ fn play(name: &'static str, setup: Setup, happenings: Vec<Happening>) -> Result<
     assert_books_balance(&engine);
     let stats = engine.stats();
     prop_assert_eq!((stats.running, stats.waiting, stats.parked), (0, 0, 0));
-    RESTORED.fetch_add(stats.totals.disk_tokens, Ordering::Relaxed);
+    count_restored(name, &engine);
     drop(engine);
     prop_assert_eq!(open_files(dir.path()), 0);
     for (which, answer) in listeners {
@@ -218,7 +226,7 @@ fn play(name: &'static str, setup: Setup, happenings: Vec<Happening>) -> Result<
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 75, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 90, failure_persistence: None, ..ProptestConfig::default() })]
 
     fn any_traffic(
         name in prop::sample::select(MODELS.to_vec()),
@@ -229,13 +237,19 @@ proptest! {
     }
 }
 
-/// Tokens that came back from disk in all of the traffic.
-static RESTORED: AtomicU64 = AtomicU64::new(0);
+/// Tokens that came back from disk in all of the traffic: of models without and with states.
+static RESTORED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+fn count_restored(name: &str, engine: &Engine) {
+    let has_states = name.starts_with("qwen3_next") || name.starts_with("qwen3_5");
+    let tokens = engine.stats().totals.disk_tokens;
+    RESTORED[usize::from(has_states)].fetch_add(tokens, Ordering::Relaxed);
+}
 
 #[test]
 fn every_answer_is_that_of_the_request_alone() {
     any_traffic();
-    assert!(RESTORED.load(Ordering::Relaxed) > 0);
+    assert!(RESTORED.iter().all(|tokens| tokens.load(Ordering::Relaxed) > 0));
 }
 
 /// Clearing the disk leaves the blocks of those that run to be written again. In a tiny pool they are
@@ -244,7 +258,7 @@ fn every_answer_is_that_of_the_request_alone() {
 fn a_block_is_kept_as_it_was_before_it_is_overwritten() {
     use Happening::{Arrival, ClearCache, Steps};
     let arrival = |which| Arrival(which, 0, None);
-    let setup = Setup { n_blocks: 5, rows: 17, seqs: 2, stall_target: None };
+    let setup = Setup { n_blocks: 5, rows: 17, seqs: 2, more_slots: 2, stall_target: None };
     let happenings = [
         arrival(0),
         arrival(0),

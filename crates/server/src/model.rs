@@ -33,6 +33,13 @@ pub struct Model {
     pub created: u64,
 }
 
+impl Model {
+    /// It has recurrent states, and can go on only where one was kept.
+    pub(crate) fn has_states(&self) -> bool {
+        self.engine.stats().states != engine::States::default()
+    }
+}
+
 /// Why a model's context is not longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextLimit {

@@ -13,6 +13,8 @@ pub(crate) struct Ready {
     pub(crate) tokens: Vec<TokenId>,
     /// How many tokens at its start other conversations will start with too.
     pub(crate) pin: usize,
+    /// Where other prompts are likely to go on differently, as the engine wants to know.
+    pub(crate) marks: Vec<usize>,
     /// What its answers begin with.
     pub(crate) echo: String,
 }
@@ -51,7 +53,7 @@ fn plain(model: &Model, prompt: &Prompt, echo: Echo) -> Result<Ready, ApiError> 
             pieces
         }
     };
-    Ok(Ready { tokens, pin: 0, echo })
+    Ok(Ready { tokens, pin: 0, marks: Vec::new(), echo })
 }
 
 fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Ready, ApiError> {
@@ -71,7 +73,29 @@ fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Ready, Api
     let prompt = template.render(&input).map_err(failed)?;
     let tokens = model.tokenizer.encode_prompt(&prompt).map_err(failed)?;
     let pin = instructions(model, template, &input, &tokens);
-    Ok(Ready { tokens, pin, echo: String::new() })
+    let marks = if model.has_states() {
+        end_of_messages(model, template, &input, (&prompt.text(), &tokens)).into_iter().collect()
+    } else {
+        Vec::new()
+    };
+    Ok(Ready { tokens, pin, marks, echo: String::new() })
+}
+
+/// How many tokens of a prompt, given as text and as tokens, there are up to the end of its last
+/// message. What follows there begins the answer, and may be another when the next turn repeats the
+/// conversation: templates leave out what was thought. `None` if it cannot be told.
+fn end_of_messages(
+    model: &Model,
+    template: &Template,
+    input: &RenderInput<'_>,
+    (text, tokens): (&str, &[TokenId]),
+) -> Option<usize> {
+    let messages = template.render(&RenderInput { add_generation_prompt: false, ..*input }).ok()?;
+    let opening = text.strip_prefix(&messages.text())?;
+    let opening = model.tokenizer.encode_prompt(&text::Prompt::trusted(opening)).ok()?;
+    let bos = model.tokenizer.bos().filter(|bos| opening.first() == Some(bos));
+    let opening = &opening[usize::from(bos.is_some())..];
+    tokens.strip_suffix(opening).map(<[TokenId]>::len)
 }
 
 /// How many of `tokens` at the start are standing instructions, tools included: those that stay when

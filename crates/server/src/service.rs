@@ -176,6 +176,7 @@ fn engine_request(
         priority: request.priority,
         timeout: None,
         pin: prompt.pin,
+        marks: prompt.marks.clone(),
         sink: Box::new(outbox),
     }
 }

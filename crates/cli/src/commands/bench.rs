@@ -169,6 +169,7 @@ impl Bench {
             priority: 0,
             timeout: None,
             pin: 0,
+            marks: Vec::new(),
             sink: Box::new(sink),
         })?;
         for event in answer {

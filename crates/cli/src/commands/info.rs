@@ -74,8 +74,10 @@ struct Memory {
     kv_per_1000_tokens: u64,
     kv_for_context: u64,
     kv: u64,
-    /// Recurrent states of all sequences, in models that have them.
+    /// Recurrent states, of running requests and kept ones, in models that have them.
     states: u64,
+    /// How many states that is.
+    n_states: usize,
     scratch: u64,
     text: u64,
     total: u64,
@@ -138,6 +140,7 @@ impl Memory {
             kv_for_context: plan.context as u64 * per_token,
             kv: plan.cost.cache,
             states: plan.cost.states,
+            n_states: if plan.cost.states > 0 { plan.shape.n_slots } else { 0 },
             scratch: plan.cost.scratch,
             text: plan.text_bytes,
             total: plan.total(),
@@ -192,8 +195,11 @@ impl Memory {
             ),
         ];
         if self.states > 0 {
-            let states = human_bytes(self.states);
-            lines.insert(2, ("", format!("{states} of recurrent states, whatever the context")));
+            let (n, states) = (self.n_states, human_bytes(self.states));
+            let text = format!(
+                "{states} for {n} recurrent states: two for each request, the others to go on from"
+            );
+            lines.insert(2, ("", text));
         }
         lines
     }

@@ -2,7 +2,7 @@
 //! Arithmetic only; the formula of what things weigh is the engine's.
 
 use backend::BLOCK;
-use engine::{Cost, ExecutorShape};
+use engine::{Cost, ExecutorShape, Shares};
 use models::{Footprint, ModelSpec};
 use server::ContextLimit;
 
@@ -90,14 +90,15 @@ impl Plan {
     ) -> Result<Plan, DoesNotFit> {
         let Wanted { spec, footprint, text_bytes, crowd } = *wanted;
         let asked = args.context.unwrap_or(spec.max_positions);
-        let shape = |n_blocks| ExecutorShape {
-            n_blocks,
-            n_slots: 2 * crowd.seqs,
+        let shape = |Shares { blocks, states }| ExecutorShape {
+            n_blocks: blocks,
+            n_slots: 2 * crowd.seqs + states,
             max_rows: MAX_ROWS.max(crowd.seqs),
             max_want: crowd.seqs,
         };
-        let cost = |n_blocks| Cost::of(spec, &footprint, shape(n_blocks));
-        let fixed = cost(0).total().saturating_add(text_bytes);
+        let cost = |shares| Cost::of(spec, &footprint, shape(shares));
+        let nothing = Shares::default();
+        let fixed = cost(nothing).total().saturating_add(text_bytes);
         let room = budget.limit.saturating_sub(budget.baseline).saturating_sub(fixed);
         let per_block = spec.kv_bytes_per_block().max(1) as u64;
         let per_context = asked.div_ceil(BLOCK);
@@ -109,10 +110,12 @@ impl Plan {
                 (budget.limit / 4).max(if args.context.is_some() { whole } else { 0 }).min(room)
             }
         };
-        let fits = usize::try_from(cache / per_block).unwrap_or(usize::MAX);
+        let least = if args.context.is_some() { per_context } else { 1 };
+        let shares = Shares::of(spec, cache, least);
+        let fits = shares.blocks;
         let too_short = args.context.is_some() && fits < per_context;
         if room < per_block || cache > room {
-            return Err(no_room(&cost(0), text_bytes, cache.max(per_block), budget));
+            return Err(no_room(&cost(nothing), text_bytes, cache.max(per_block), budget));
         }
         if fits == 0 || too_short {
             return Err(no_context(asked, whole, cache));
@@ -121,6 +124,7 @@ impl Plan {
             Some(_) => fits,
             None => fits.min(4 * per_context),
         };
+        let shares = Shares { blocks: n_blocks, states: shares.states.min(n_blocks) };
         let context = asked.min(n_blocks.saturating_mul(BLOCK));
         let context_limit = if context < asked {
             let per_token = spec.kv_bytes_per_token() as u64;
@@ -131,10 +135,10 @@ impl Plan {
             ContextLimit::Model
         };
         Ok(Plan {
-            shape: shape(n_blocks),
+            shape: shape(shares),
             context,
             context_limit,
-            cost: cost(n_blocks),
+            cost: cost(shares),
             text_bytes,
         })
     }

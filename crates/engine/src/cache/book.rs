@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 
 use backend::{BLOCK, BlockId, TokenId};
 
-use super::slots::{Pair, Slots};
-use super::{Charge, pool::Pool, prefix::PrefixIndex, spill::Change};
-use crate::{Blocks, Miss};
+use super::{Charge, pool::Pool, prefix::PrefixIndex, spill::Change, states::States, tail::Tail};
+use crate::{Blocks, Miss, States as StateCounts};
 
 /// No room now. Whoever asked waits until others have finished.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,11 +25,13 @@ pub(crate) struct SeqKey(u64);
 pub(crate) enum Room {
     /// So many blocks, which sequences share as far as they are equal.
     Blocks(usize),
-    /// So many blocks and recurrent states, none of them shared.
+    /// So many blocks and recurrent states. Blocks are shared up to the last one at whose end a
+    /// state is kept.
     WithStates {
         /// Blocks.
         blocks: usize,
-        /// States.
+        /// States: at least two for each sequence that is open at once, one that it goes on from
+        /// and one that its pass leaves. Those that are over are kept, for others to go on from.
         slots: usize,
     },
 }
@@ -51,23 +52,24 @@ pub(crate) struct Fork {
 /// never before ones that somebody holds, and all of them can be dropped.
 pub(crate) struct CacheBook {
     pool: Pool,
-    index: PrefixIndex,
-    /// Of a model that has states. Nothing is shared then, and the index stays empty.
-    slots: Option<Slots>,
-    seqs: BTreeMap<SeqKey, Seq>,
+    pub(super) index: PrefixIndex,
+    /// Of a model that has them.
+    pub(super) states: Option<States>,
+    pub(super) seqs: BTreeMap<SeqKey, Seq>,
     next_key: u64,
     now: u64,
 }
 
 /// What one sequence holds.
-struct Seq {
+pub(super) struct Seq {
     /// Positions that are committed. The blocks cover them, and those that are reserved.
-    len: usize,
-    blocks: Vec<BlockId>,
+    pub(super) len: usize,
+    pub(super) blocks: Vec<BlockId>,
     /// So many of its first blocks are pinned once they are full.
     n_pin: usize,
     charge: Charge,
-    states: Option<Pair>,
+    /// Of a model that has states.
+    pub(super) tail: Option<Tail>,
 }
 
 impl Seq {
@@ -81,12 +83,12 @@ impl Seq {
 
 impl CacheBook {
     pub(crate) fn new(room: Room) -> CacheBook {
-        let (n_blocks, slots) = match room {
+        let (n_blocks, states) = match room {
             Room::Blocks(blocks) => (blocks, None),
-            Room::WithStates { blocks, slots } => (blocks, Some(Slots::new(slots))),
+            Room::WithStates { blocks, slots } => (blocks, Some(States::new(slots))),
         };
         CacheBook {
-            slots,
+            states,
             pool: Pool::new(n_blocks),
             index: PrefixIndex::new(n_blocks, n_blocks / PINNED_SHARE),
             seqs: BTreeMap::new(),
@@ -107,11 +109,12 @@ impl CacheBook {
         let key = SeqKey(self.next_key);
         self.next_key += 1;
         let n_pin = pin.min(tokens.len()) / BLOCK;
-        let states = match &mut self.slots {
-            Some(slots) => Some(slots.take().ok_or(Full)?),
-            None => None,
-        };
-        self.seqs.insert(key, Seq { len: 0, blocks: Vec::new(), n_pin, charge, states });
+        let most = self.states.as_ref().map_or(usize::MAX, |states| states.n_slots() / 2);
+        if self.seqs.len() >= most {
+            return Err(Full);
+        }
+        let tail = self.states.is_some().then(Tail::default);
+        self.seqs.insert(key, Seq { len: 0, blocks: Vec::new(), n_pin, charge, tail });
         self.adopt(key, tokens);
         let expected: usize = self.seqs.values().map(Seq::expected_to_need).sum();
         if expected <= self.n_available() {
@@ -121,34 +124,62 @@ impl CacheBook {
         Err(Full)
     }
 
-    /// Takes over what the index has of `tokens` beyond what the sequence has, leaving at least one
-    /// token to compute. A block that it has begun itself is given up for a full one. Returns how
-    /// many tokens it gained.
+    /// Takes over what the index has of `tokens` beyond what the sequence has, as far as it can go
+    /// on from there, leaving at least one token to compute. A block that it has begun itself is
+    /// given up for a full one. Returns how many tokens it gained.
     pub(crate) fn adopt(&mut self, key: SeqKey, tokens: &[TokenId]) -> usize {
-        if !self.shares() {
-            return 0;
-        }
         let Some(mut seq) = self.seqs.remove(&key) else { return 0 };
         let before = seq.len;
-        let n_full = before / BLOCK;
+        let mut found = self.chain(&seq, tokens);
+        found.truncate(self.n_resumable(&found));
+        if !found.is_empty() {
+            self.go_on(&mut seq, &found);
+            self.resume(&mut seq);
+        }
+        let gained = seq.len - before;
+        self.seqs.insert(key, seq);
+        gained
+    }
+
+    /// The blocks of the index that go on where the full blocks of a sequence end, leaving at least
+    /// one of `tokens` to compute.
+    pub(super) fn chain(&self, seq: &Seq, tokens: &[TokenId]) -> Vec<BlockId> {
+        let n_full = seq.len / BLOCK;
+        let mut parent = n_full.checked_sub(1).map(|last| seq.blocks[last]);
         let all_but_one = &tokens[..tokens.len().saturating_sub(1)];
-        for (idx, tokens) in all_but_one.as_chunks::<BLOCK>().0.iter().enumerate().skip(n_full) {
-            let parent = idx.checked_sub(1).map(|last| seq.blocks[last]);
-            let Some(block) = self.index.find(parent, tokens) else { break };
+        let rest = all_but_one.as_chunks::<BLOCK>().0.iter().skip(n_full);
+        let next = |tokens: &[TokenId; BLOCK]| {
+            parent = Some(self.index.find(parent, tokens)?);
+            parent
+        };
+        rest.map_while(next).collect()
+    }
+
+    /// A sequence takes over `blocks` after its full ones.
+    pub(super) fn go_on(&mut self, seq: &mut Seq, blocks: &[BlockId]) {
+        let n_full = seq.len / BLOCK;
+        for (idx, &block) in (n_full..).zip(blocks) {
             self.hold(block);
             if idx < seq.n_pin {
                 self.index.pin(block);
             }
             // Only the first can be one that was begun.
-            for own in seq.blocks.drain(idx..) {
+            for own in seq.blocks.split_off(idx) {
                 self.give_up(own);
             }
             seq.blocks.push(block);
             seq.len = (idx + 1) * BLOCK;
         }
-        let gained = seq.len - before;
-        self.seqs.insert(key, seq);
-        gained
+    }
+
+    /// Tokens that the index has of `tokens`, leaving at least one to compute, whether or not the
+    /// sequence can go on from there.
+    pub(crate) fn known(&self, key: SeqKey, tokens: &[TokenId]) -> usize {
+        let Some(seq) = self.seqs.get(&key) else { return 0 };
+        match self.chain(seq, tokens).len() {
+            0 => seq.len,
+            n => (seq.len / BLOCK + n) * BLOCK,
+        }
     }
 
     /// Takes over the beginning of a block that goes on otherwise, leaving at least one token to
@@ -156,7 +187,8 @@ impl CacheBook {
     /// **Whoever calls has to copy the whole block before anything else happens.** A block that it
     /// has begun itself is given up. `None` if there is nothing to gain, or no room.
     pub(crate) fn fork(&mut self, key: SeqKey, tokens: &[TokenId]) -> Option<Fork> {
-        if !self.shares() {
+        if self.has_states() {
+            // There is no state to go on from in the middle of a block.
             return None;
         }
         let seq = self.seqs.get(&key)?;
@@ -171,7 +203,7 @@ impl CacheBook {
         }
         // Held meanwhile, so that it is not the one that makes room.
         self.hold(from);
-        let to = take(&mut self.pool, &mut self.index);
+        let to = self.take();
         if let Some(to) = to
             && let Some(mut seq) = self.seqs.remove(&key)
         {
@@ -198,6 +230,9 @@ impl CacheBook {
             return Some(Miss::TooShort);
         }
         let n_known = seq.len / BLOCK;
+        if self.has_states() && !self.chain(seq, tokens).is_empty() {
+            return Some(Miss::NoState { block: n_known });
+        }
         let parent = n_known.checked_sub(1).map(|last| seq.blocks[last]);
         self.index.miss(parent, &all_but_one[n_known * BLOCK..], n_known)
     }
@@ -210,7 +245,7 @@ impl CacheBook {
     /// Drops all cached blocks. Says how many.
     pub(crate) fn clear(&mut self) -> usize {
         let mut n = 0;
-        while let Some(block) = self.index.evict() {
+        while let Some(block) = self.evict() {
             self.pool.put_back(block);
             n += 1;
         }
@@ -222,13 +257,16 @@ impl CacheBook {
     /// if there are no more blocks.
     pub(crate) fn reserve(&mut self, key: SeqKey, rows: usize) -> usize {
         let n_available = self.n_available();
-        let Some(seq) = self.seqs.get_mut(&key) else { return 0 };
+        let Some(seq) = self.seqs.get(&key) else { return 0 };
         let needed = (seq.len + rows).div_ceil(BLOCK).saturating_sub(seq.blocks.len());
+        let len = seq.len;
         for _ in 0..needed.min(n_available) {
-            let Some(block) = take(&mut self.pool, &mut self.index) else { break };
-            seq.blocks.push(block);
+            let Some(block) = self.take() else { break };
+            if let Some(seq) = self.seqs.get_mut(&key) {
+                seq.blocks.push(block);
+            }
         }
-        rows.min(seq.blocks.len() * BLOCK - seq.len)
+        rows.min(self.blocks(key).len() * BLOCK - len)
     }
 
     /// The first `rows` reserved rows now hold what follows from `tokens`, which is the whole
@@ -238,16 +276,12 @@ impl CacheBook {
         let Some(mut seq) = self.seqs.remove(&key) else { return };
         let first = seq.len / BLOCK;
         seq.len += rows;
-        if let Some(states) = seq.states.as_mut().filter(|_| rows > 0) {
-            states.advance();
-        }
-        if self.shares() {
-            self.publish_full(&mut seq, first, tokens);
-        }
+        self.publish_full(&mut seq, first, tokens);
+        self.settle_states(&mut seq);
         for block in seq.blocks.drain(seq.len.div_ceil(BLOCK)..) {
             self.release(block);
         }
-        if self.shares() {
+        if !self.has_states() {
             self.publish_last(&seq, tokens);
         }
         self.seqs.insert(key, seq);
@@ -290,11 +324,9 @@ impl CacheBook {
     pub(crate) fn close(&mut self, key: SeqKey) {
         self.now += 1;
         let Some(seq) = self.seqs.remove(&key) else { return };
+        self.close_states(&seq);
         for block in seq.blocks {
             self.release(block);
-        }
-        if let (Some(slots), Some(pair)) = (&mut self.slots, seq.states) {
-            slots.put_back(pair);
         }
     }
 
@@ -308,22 +340,17 @@ impl CacheBook {
         self.seqs.get(&key).map_or(&[], |seq| &seq.blocks)
     }
 
-    /// Sequences that begin alike share what they have in common.
-    pub(crate) fn shares(&self) -> bool {
-        self.slots.is_none()
-    }
-
-    /// The recurrent states of a sequence, if the model has any.
-    pub(crate) fn states(&self, key: SeqKey) -> Option<Pair> {
-        self.seqs.get(&key).and_then(|seq| seq.states)
-    }
-
     /// Where the blocks are.
     pub(crate) fn counts(&self) -> Blocks {
         let held = self.pool.n_held();
         let free = self.pool.free().len();
         let cached = self.pool.holders().len() - held - free;
         Blocks { free, cached, held, pinned: self.index.n_pinned() }
+    }
+
+    /// Where the recurrent states are; all nought for a model that has none.
+    pub(crate) fn state_counts(&self) -> StateCounts {
+        self.states.as_ref().map(States::counts).unwrap_or_default()
     }
 
     /// What is wrong with the books, counted anew from the open sequences. `None` is as it should
@@ -354,11 +381,10 @@ impl CacheBook {
                 ));
             }
         }
-        let states = self.seqs.values().filter_map(|seq| seq.states);
-        if let Some(faults) = self.slots.as_ref().and_then(|slots| slots.faults(states)) {
-            return Some(faults);
-        }
-        self.index.faults(&holders)
+        let tails = self.seqs.values().filter_map(|seq| seq.tail.as_ref());
+        let slots = tails.flat_map(Tail::slots);
+        let faults = self.states.as_ref().and_then(|states| states.faults(slots, &self.index));
+        faults.or_else(|| self.index.faults(&holders))
     }
 
     /// One more sequence reads `block`, which is in the index.
@@ -374,7 +400,7 @@ impl CacheBook {
         self.release(block);
     }
 
-    fn release(&mut self, block: BlockId) {
+    pub(super) fn release(&mut self, block: BlockId) {
         if !self.pool.release(block) {
             return;
         }
@@ -389,14 +415,23 @@ impl CacheBook {
     fn n_available(&self) -> usize {
         self.pool.holders().len() - self.pool.n_held()
     }
-}
 
-/// A block for somebody, if need be the one that has been cached for longest.
-fn take(pool: &mut Pool, index: &mut PrefixIndex) -> Option<BlockId> {
-    if pool.free().is_empty()
-        && let Some(block) = index.evict()
-    {
-        pool.put_back(block);
+    /// A block for somebody, if need be the one that has been cached for longest.
+    fn take(&mut self) -> Option<BlockId> {
+        if self.pool.free().is_empty()
+            && let Some(block) = self.evict()
+        {
+            self.pool.put_back(block);
+        }
+        self.pool.take()
     }
-    pool.take()
+
+    /// Drops the block that has been cached for longest, and the state at its end.
+    fn evict(&mut self) -> Option<BlockId> {
+        let block = self.index.evict()?;
+        if let Some(states) = &mut self.states {
+            states.forget(block, &mut self.index);
+        }
+        Some(block)
+    }
 }

@@ -5,22 +5,26 @@
 //! read. Full blocks are shared, so sharing a prefix is a count up, and giving up a sequence is a
 //! count down. Of a block that goes on otherwise, or is not full, the beginning is copied.
 //!
-//! Blocks are of no use without the recurrent state that goes with them, so a model that has states
-//! shares nothing yet: its sequences compute what they need.
+//! Recurrent states go by the same rule. Blocks of a model that has states are of no use without the
+//! one that goes with them, so states are kept at the ends of chosen blocks, and a sequence goes on
+//! from the last of these that it finds.
 
 mod book;
 mod charge;
 mod disk;
 mod ghosts;
+mod parts;
 mod pool;
 mod prefix;
-mod slots;
 mod spill;
+mod states;
+mod tail;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use book::{CacheBook, Fork, Room, SeqKey};
 pub(crate) use charge::Charge;
-pub(crate) use disk::Label;
 pub use disk::{DiskCleared, DiskError, DiskOptions, DiskStats};
-pub(crate) use spill::{Origin, Spill};
+pub(crate) use spill::{Origin, Piece, Spill, What};
+pub(crate) use states::Stay;
+pub(crate) use tail::Stop;

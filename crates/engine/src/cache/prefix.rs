@@ -211,6 +211,11 @@ impl PrefixIndex {
         Some(node)
     }
 
+    /// Notes what happened to the state at the end of a block.
+    pub(super) fn note(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
     /// Everything that was published or dropped since the last call.
     pub(super) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
@@ -218,6 +223,20 @@ impl PrefixIndex {
 
     pub(super) fn contains(&self, block: BlockId) -> bool {
         self.nodes[block as usize].is_some()
+    }
+
+    /// `block` is there and full.
+    pub(super) fn is_full(&self, block: BlockId) -> bool {
+        self.nodes[block as usize].as_ref().is_some_and(|node| node.key.is_full())
+    }
+
+    /// The block before `block`.
+    pub(super) fn parent(&self, block: BlockId) -> Option<BlockId> {
+        self.nodes[block as usize].as_ref()?.key.parent
+    }
+
+    pub(super) fn is_pinned(&self, block: BlockId) -> bool {
+        self.nodes[block as usize].as_ref().is_some_and(|node| node.rank == Rank::Pinned)
     }
 
     /// How many blocks are pinned.

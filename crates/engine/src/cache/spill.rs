@@ -6,9 +6,10 @@
 
 use std::collections::VecDeque;
 
-use backend::{BLOCK, BlockId, DeviceError, TokenId};
+use backend::{BLOCK, BlockId, DeviceError, SlotId, TokenId};
 
 use super::disk::{DiskCleared, DiskError, DiskOptions, DiskStats, Label, Store};
+use super::parts::Parts;
 use crate::Executor;
 
 /// What happened to the index of prefixes.
@@ -23,6 +24,42 @@ pub(crate) enum Change {
     },
     /// A block was dropped. It is intact until something is written to it.
     Dropped(BlockId),
+    /// The state in `slot` is kept at the end of a block that was entered before.
+    StateKept {
+        /// The block.
+        block: BlockId,
+        /// Where the state is.
+        slot: SlotId,
+    },
+    /// The state at the end of a block was dropped. It is intact until something is written to it.
+    StateDropped(BlockId),
+}
+
+/// Something on disk that a sequence needs to go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub label: Label,
+    pub what: What,
+}
+
+/// What a [`Piece`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The next block of the sequence.
+    Block,
+    /// The next part of the state at the end of the blocks, and not the last one.
+    Part,
+    /// The last part of that state.
+    LastPart,
+}
+
+/// What of a prompt is on disk.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// What is to be brought back, in order. Blocks of a model with states are followed by a state.
+    pub pieces: VecDeque<Piece>,
+    /// Tokens whose blocks are known, be it without a state to go on from.
+    pub known: usize,
 }
 
 /// What the tokens of a block are part of. Prompts come again more often than answers do, so they
@@ -41,6 +78,14 @@ pub(crate) struct Spill {
     /// Blocks that may still have to be copied, oldest first.
     prompts: VecDeque<BlockId>,
     answers: VecDeque<BlockId>,
+    /// Recurrent states.
+    states: Parts,
+}
+
+/// Where something that is to be written came from.
+enum Source {
+    Block(BlockId),
+    State,
 }
 
 #[derive(Clone, Copy)]
@@ -50,17 +95,17 @@ struct Known {
 }
 
 impl Spill {
-    /// For the `n_blocks` blocks of an executor whose blocks have `block_bytes` bytes.
+    /// For the blocks and states of `executor`.
     pub(crate) fn open(
         options: &DiskOptions,
-        n_blocks: usize,
-        block_bytes: usize,
+        executor: &dyn Executor,
     ) -> Result<Spill, DiskError> {
         Ok(Spill {
-            store: Store::open(options, block_bytes)?,
-            known: vec![None; n_blocks],
+            store: Store::open(options, executor.block_bytes())?,
+            known: vec![None; executor.shape().n_blocks],
             prompts: VecDeque::new(),
             answers: VecDeque::new(),
+            states: Parts::new(executor.state_bytes()),
         })
     }
 
@@ -77,6 +122,16 @@ impl Spill {
                     self.published(*block, *parent, tokens, origin);
                 }
                 Change::Dropped(block) => self.dropped(*block, executor)?,
+                Change::StateKept { block, slot } => {
+                    if let Some(known) = &self.known[*block as usize] {
+                        self.states.kept(*block, *slot, known.label, &self.store);
+                    }
+                }
+                Change::StateDropped(block) => {
+                    if self.states.dropped(*block, executor)? {
+                        self.store.count_dropped();
+                    }
+                }
             }
         }
         Ok(())
@@ -130,30 +185,34 @@ impl Spill {
         executor: &mut dyn Executor,
     ) -> Result<(), DeviceError> {
         for _ in 0..n {
-            let Some((block, label)) = self.next_unsaved() else { break };
-            let bytes = self.copy(block, executor)?;
+            let Some((source, label, bytes)) = self.next_unsaved(executor)? else { break };
             if self.store.offer(label, bytes).is_err() {
-                self.prompts.push_front(block);
+                if let Source::Block(block) = source {
+                    self.prompts.push_front(block);
+                }
                 break;
             }
-            self.mark_saved(block);
+            self.mark_saved(source);
         }
         Ok(())
     }
 
     /// Copies one block out and waits until the writer takes it. Says whether there was one.
     pub(crate) fn save_one(&mut self, executor: &mut dyn Executor) -> Result<bool, DeviceError> {
-        let Some((block, label)) = self.next_unsaved() else { return Ok(false) };
-        let bytes = self.copy(block, executor)?;
+        let Some((source, label, bytes)) = self.next_unsaved(executor)? else {
+            return Ok(false);
+        };
         self.store.put(label, bytes);
-        self.mark_saved(block);
+        self.mark_saved(source);
         Ok(true)
     }
 
-    /// Labels of the blocks on disk that go on where the first `len` of `tokens` end, leaving at
-    /// least one token to compute.
-    pub(crate) fn find(&self, tokens: &[TokenId], len: usize) -> VecDeque<Label> {
-        let mut found = VecDeque::new();
+    /// What on disk goes on where the first `len` of `tokens` end, leaving at least one token to
+    /// compute. The blocks of the first `known` are in memory. If the model has states, it ends with
+    /// one.
+    pub(crate) fn find(&self, tokens: &[TokenId], len: usize, known: usize) -> Found {
+        let mut found = Found { pieces: VecDeque::new(), known };
+        let mut state = None;
         let mut parent = self.store.root();
         let all_but_one = &tokens[..tokens.len().saturating_sub(1)];
         for (idx, tokens) in all_but_one.as_chunks::<BLOCK>().0.iter().enumerate() {
@@ -162,10 +221,25 @@ impl Spill {
             if idx < len / BLOCK {
                 continue;
             }
-            if !self.store.contains(&label.key) {
+            if idx >= known / BLOCK && !self.store.contains(&label.key) {
                 break;
             }
-            found.push_back(label);
+            found.pieces.push_back(Piece { label, what: What::Block });
+            found.known = found.known.max((idx + 1) * BLOCK);
+            if self.states.is_saved(&label, &self.store) {
+                state = Some((label, found.pieces.len()));
+            }
+        }
+        if self.states.any() {
+            let n_blocks = state.map_or(0, |(_, n)| n);
+            found.pieces.truncate(n_blocks);
+            if let Some((label, _)) = state {
+                let parts = self.states.labels(&label, self.store.block_bytes());
+                found.pieces.extend(parts.map(|label| Piece { label, what: What::Part }));
+            }
+            if let Some(last) = found.pieces.back_mut() {
+                last.what = What::LastPart;
+            }
         }
         found
     }
@@ -180,6 +254,7 @@ impl Spill {
         self.known.fill(None);
         self.prompts.clear();
         self.answers.clear();
+        self.states.forget();
     }
 
     /// Waits until what was handed over is in its file.
@@ -195,6 +270,10 @@ impl Spill {
                 self.known[*block as usize] = None;
             }
         }
+        self.states.cleared(dropped.iter().filter_map(|change| match change {
+            Change::StateDropped(block) => Some(*block),
+            _ => None,
+        }));
         let cleared = self.store.clear();
         for (block, known) in (0..).zip(&mut self.known) {
             if let Some(known) = known {
@@ -214,19 +293,32 @@ impl Spill {
         self.store.block_bytes()
     }
 
-    fn next_unsaved(&mut self) -> Option<(BlockId, Label)> {
-        while let Some(block) = self.prompts.pop_front().or_else(|| self.answers.pop_front()) {
-            // It may have been saved or dropped meanwhile, and even be another block by now.
-            if let Some(Known { label, saved: false }) = self.known[block as usize] {
-                return Some((block, label));
+    /// Copies out what is to be written next: blocks of prompts, then states, which come at their
+    /// ends, then blocks of answers.
+    fn next_unsaved(
+        &mut self,
+        executor: &mut dyn Executor,
+    ) -> Result<Option<(Source, Label, Vec<u8>)>, DeviceError> {
+        let mut next = unsaved(&self.known, &mut self.prompts);
+        if next.is_none() {
+            let part = self.states.next(self.store.block_bytes(), executor)?;
+            if let Some((label, bytes)) = part {
+                return Ok(Some((Source::State, label, bytes)));
             }
+            next = unsaved(&self.known, &mut self.answers);
         }
-        None
+        let Some((block, label)) = next else { return Ok(None) };
+        Ok(Some((Source::Block(block), label, self.copy(block, executor)?)))
     }
 
-    fn mark_saved(&mut self, block: BlockId) {
-        if let Some(known) = &mut self.known[block as usize] {
-            known.saved = true;
+    fn mark_saved(&mut self, source: Source) {
+        match source {
+            Source::State => self.states.advance(self.store.block_bytes()),
+            Source::Block(block) => {
+                if let Some(known) = &mut self.known[block as usize] {
+                    known.saved = true;
+                }
+            }
         }
     }
 
@@ -235,6 +327,17 @@ impl Spill {
         executor.read_block(block, &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// The first of `queue` that is not on disk.
+fn unsaved(known: &[Option<Known>], queue: &mut VecDeque<BlockId>) -> Option<(BlockId, Label)> {
+    while let Some(block) = queue.pop_front() {
+        // It may have been saved or dropped meanwhile, and even be another block by now.
+        if let Some(Known { label, saved: false }) = known[block as usize] {
+            return Some((block, label));
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -293,7 +396,7 @@ mod tests {
                 min_free_bytes: 0,
                 fingerprint: [0; 32],
             };
-            let mut spill = Spill::open(&options, N_BLOCKS, 8).unwrap();
+            let mut spill = Spill::open(&options, &Memory([0; N_BLOCKS])).unwrap();
             let mut memory = Memory([0; N_BLOCKS]);
             let mut in_index = [false; N_BLOCKS];
             let mut published = Vec::new();
@@ -316,9 +419,9 @@ mod tests {
             spill.flush();
             for (n, tokens) in published {
                 let tokens = [&tokens[..], &[0]].concat();
-                let found = spill.find(&tokens, 0);
+                let found = spill.find(&tokens, 0, 0).pieces;
                 prop_assert_eq!(found.len(), 1);
-                prop_assert_eq!(spill.read(&found[0]), Some(&n.to_le_bytes()[..]));
+                prop_assert_eq!(spill.read(&found[0].label), Some(&n.to_le_bytes()[..]));
             }
         }
     }

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use super::{CacheBook, Charge, Room, SeqKey};
 use crate::Miss;
 
+mod states;
+
 const LONGEST: usize = 1 << 20;
 
 fn tokens(n: usize, salt: u32) -> Vec<TokenId> {
@@ -240,36 +242,6 @@ struct Live {
     key: SeqKey,
     tokens: Vec<TokenId>,
     most: usize,
-}
-
-/// Sequences of a model with states take two each, share nothing, and give everything back.
-#[test]
-fn states_come_in_pairs_and_nothing_is_shared() {
-    let mut book = CacheBook::new(Room::WithStates { blocks: 16, slots: 5 });
-    let prompt = tokens(70, 0);
-    let first = open(&mut book, &prompt, 9);
-    let begun = book.states(first).unwrap();
-    advance(&mut book, first, 64, &prompt);
-    let went_on = book.states(first).unwrap();
-    assert_eq!((went_on.now, went_on.next), (begun.next, begun.now));
-    book.commit(first, 0, &prompt);
-    assert_eq!(book.states(first), Some(went_on), "a pass without rows leaves no state");
-    let second = open(&mut book, &prompt, 9);
-    assert_eq!((book.len(second), book.adopt(second, &prompt)), (0, 0));
-    assert_eq!(book.fork(second, &prompt), None);
-    let others = book.states(second).unwrap();
-    assert!(![went_on.now, went_on.next].contains(&others.now));
-    assert!(![went_on.now, went_on.next].contains(&others.next));
-    // One slot is left, which is not enough.
-    assert!(book.open(&prompt, Charge::new(70, 1, LONGEST), 0).is_err());
-    assert_eq!(book.faults(), None);
-    book.close(first);
-    assert_eq!(book.faults(), None);
-    assert_eq!(run(&mut book, &prompt), 70, "nothing was kept");
-    book.close(second);
-    let counts = book.counts();
-    assert_eq!((counts.free, counts.cached, counts.held), (16, 0, 0));
-    assert_eq!(book.faults(), None);
 }
 
 proptest! {

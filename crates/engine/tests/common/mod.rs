@@ -1,7 +1,8 @@
 //! A model that is nothing but its cache, and helpers to run requests against it.
 //!
 //! Not a stub: its logits are a hash of every token the row can see through its block table. So
-//! one row in a wrong block, at a wrong position or of another sequence changes the answer.
+//! one row in a wrong block, at a wrong position or of another sequence changes the answer. If it has
+//! recurrent states, these hash the same tokens, and the logits hash them.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use backend::{BLOCK, Batch, BlockId, DeviceError, Span, TokenId};
+use backend::{BLOCK, Batch, BlockId, DeviceError, SlotId, Span, TokenId};
 use hearth_engine::{
     Answer, Constraint, Engine, Event, Executor, ExecutorShape, Failure, Limits, Request, Sampling,
     StopReason, TokenLogprob, Usage, answer,
@@ -30,6 +31,8 @@ pub struct Toy {
     /// Bytes that a block has beside its cells.
     padding: usize,
     cells: Vec<(TokenId, usize)>,
+    /// By slot: a hash of all tokens so far, and how many there were.
+    states: Vec<(u64, usize)>,
     /// What goes wrong, and in which pass.
     accident: Option<(usize, Accident)>,
     n_passes: usize,
@@ -50,9 +53,17 @@ impl Toy {
             max_positions: 1 << 20,
             padding: 0,
             cells: vec![never; n_blocks * BLOCK],
+            states: Vec::new(),
             accident: None,
             n_passes: 0,
         }
+    }
+
+    /// It has recurrent states.
+    pub fn hybrid(n_blocks: usize, n_slots: usize) -> Toy {
+        let toy = Toy::new(n_blocks);
+        let shape = ExecutorShape { n_slots, ..toy.shape };
+        Toy { shape, states: vec![(0, usize::MAX); n_slots], ..toy }
     }
 
     /// Its blocks take as many bytes as those of a large model.
@@ -63,6 +74,38 @@ impl Toy {
     /// Goes wrong in one pass, the first being number 1.
     pub fn with_accident(n_blocks: usize, pass: usize, accident: Accident) -> Toy {
         Toy { accident: Some((pass, accident)), ..Toy::new(n_blocks) }
+    }
+}
+
+impl Toy {
+    /// The states after all rows of a pass, if there are any. Keeps what the pass asks for.
+    fn run_states(&mut self, batch: &Batch) -> Vec<u64> {
+        let mut after = Vec::new();
+        if self.states.is_empty() {
+            return after;
+        }
+        let read: Vec<SlotId> = batch.spans.iter().filter_map(|span| span.state_in).collect();
+        let mut written = Vec::new();
+        for span in &batch.spans {
+            assert_eq!(span.state_in.is_none(), span.start == 0);
+            let (mut hash, n) = span.state_in.map_or((7, 0), |slot| self.states[slot as usize]);
+            assert_eq!(n, span.start, "the state is that of where the span starts");
+            for &token in &batch.tokens[span.rows.clone()] {
+                hash = mix(hash ^ u64::from(token));
+                after.push(hash);
+            }
+            assert!(span.states_out.is_sorted_by_key(|(row, _)| row));
+            assert_eq!(span.states_out.last().map(|(row, _)| row + 1), Some(span.rows.len()));
+            for &(row, slot) in &span.states_out {
+                assert!(!read.contains(&slot), "what is read is not written");
+                written.push((slot, (after[span.rows.start + row], span.start + row + 1)));
+            }
+        }
+        for (i, &(slot, state)) in written.iter().enumerate() {
+            assert!(written[..i].iter().all(|(other, _)| *other != slot), "written once");
+            self.states[slot as usize] = state;
+        }
+        after
     }
 }
 
@@ -91,6 +134,7 @@ impl Executor for Toy {
                 self.cells[cell(&span.blocks, at)] = (batch.tokens[row], at);
             }
         }
+        let states = self.run_states(batch);
         assert_eq!(next_row, batch.n_rows());
         assert!(batch.want.is_sorted());
         logits.clear();
@@ -99,7 +143,8 @@ impl Executor for Toy {
             let span = batch.spans.iter().find(|span| span.rows.contains(&row)).unwrap();
             let n_visible = span.start + (row - span.rows.start) + 1;
             let visible = (0..n_visible).map(|at| (at, self.cells[cell(&span.blocks, at)]));
-            let hash = visible.fold(1, |hash, (at, (token, stored_at))| {
+            let first = states.get(row).copied().unwrap_or(1);
+            let hash = visible.fold(first, |hash, (at, (token, stored_at))| {
                 let wrong = u64::from(stored_at != at) << 40;
                 mix(hash ^ u64::from(token) ^ wrong)
             });
@@ -117,6 +162,26 @@ impl Executor for Toy {
                 Ok(())
             }
         }
+    }
+
+    /// More than a block, so that it takes parts of two.
+    fn state_bytes(&self) -> usize {
+        if self.states.is_empty() { 0 } else { self.block_bytes() + 8 + size_of::<usize>() }
+    }
+
+    fn read_state(&mut self, slot: SlotId, out: &mut [u8]) -> Result<(), DeviceError> {
+        let (hash, n) = self.states[slot as usize];
+        let (rest, last) = out.split_last_chunk_mut::<{ size_of::<usize>() }>().unwrap();
+        rest[..8].copy_from_slice(&hash.to_le_bytes());
+        *last = n.to_le_bytes();
+        Ok(())
+    }
+
+    fn write_state(&mut self, slot: SlotId, bytes: &[u8]) -> Result<(), DeviceError> {
+        assert_eq!(bytes.len(), self.state_bytes());
+        let hash = u64::from_le_bytes(*bytes.first_chunk().unwrap());
+        self.states[slot as usize] = (hash, usize::from_le_bytes(*bytes.last_chunk().unwrap()));
+        Ok(())
     }
 
     fn block_bytes(&self) -> usize {
@@ -156,8 +221,12 @@ pub struct Timed {
 impl Timed {
     /// An engine of 16 ms per 256 rows at the start of a prompt, and its clock.
     pub fn engine(n_blocks: usize, limits: Limits) -> (Engine, Arc<AtomicU64>) {
+        Timed::of(Toy::new(n_blocks), limits)
+    }
+
+    /// The same of any toy.
+    pub fn of(toy: Toy, limits: Limits) -> (Engine, Arc<AtomicU64>) {
         let now = Arc::new(AtomicU64::new(0));
-        let toy = Toy::new(n_blocks);
         let timed = Timed { toy, now: Arc::clone(&now), per_row: 60, per_1000_seen: 10 };
         let read = Arc::clone(&now);
         let clock = Box::new(move || Duration::from_micros(read.load(Ordering::Relaxed)));
@@ -185,6 +254,18 @@ impl Executor for Timed {
         let took = 1000 + rows * self.per_row + seen * self.per_1000_seen / 1000;
         self.now.fetch_add(took, Ordering::Relaxed);
         self.toy.step(batch, logits)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.toy.state_bytes()
+    }
+
+    fn read_state(&mut self, slot: SlotId, out: &mut [u8]) -> Result<(), DeviceError> {
+        self.toy.read_state(slot, out)
+    }
+
+    fn write_state(&mut self, slot: SlotId, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.toy.write_state(slot, bytes)
     }
 
     fn block_bytes(&self) -> usize {
@@ -218,6 +299,7 @@ pub struct Ask {
     pub priority: i32,
     pub timeout: Option<Duration>,
     pub pin: usize,
+    pub marks: Vec<usize>,
 }
 
 impl Ask {
@@ -232,6 +314,7 @@ impl Ask {
             priority: 0,
             timeout: None,
             pin: 0,
+            marks: vec![],
         }
     }
 
@@ -248,6 +331,7 @@ impl Ask {
             priority: self.priority,
             timeout: self.timeout,
             pin: self.pin,
+            marks: self.marks.clone(),
             sink: Box::new(sink),
         };
         (request, answer)
@@ -369,15 +453,21 @@ pub fn run(engine: &mut Engine) -> usize {
 
 /// Nothing is held when nothing runs.
 pub fn assert_books_balance(engine: &Engine) {
-    let blocks = engine.stats().blocks;
+    let (blocks, states) = (engine.stats().blocks, engine.stats().states);
     assert_eq!(engine.faults(), None);
+    assert_eq!(states.held, 0);
     assert_eq!(blocks.free + blocks.cached, engine.bounds().blocks);
     assert_eq!(blocks.held, 0);
 }
 
 /// The answer on an engine that nobody else uses and that has seen nothing.
 pub fn alone(ask: &Ask, n_blocks: usize, context: usize) -> Outcome {
-    let mut engine = engine(Toy::new(n_blocks), limits(512, 1, context));
+    alone_on(Toy::new(n_blocks), ask, context)
+}
+
+/// The same of any toy.
+pub fn alone_on(toy: Toy, ask: &Ask, context: usize) -> Outcome {
+    let mut engine = engine(toy, limits(512, 1, context));
     let answer = submit(&mut engine, ask);
     run(&mut engine);
     outcome(answer)

@@ -227,6 +227,14 @@ fn blocks(page: &mut Page, loaded: &[Loaded]) {
             family.sample(&[("model_name", &model.id), ("state", state)], n as f64);
         }
     }
+    let help = "Recurrent states in memory, by what they are used for.";
+    let mut family = page.family("hearth_recurrent_states", Kind::Gauge, help);
+    for model in loaded.iter().filter(|model| model.stats.states != engine::States::default()) {
+        let engine::States { free, kept, held } = model.stats.states;
+        for (state, n) in [("free", free), ("kept", kept), ("held", held)] {
+            family.sample(&[("model_name", &model.id), ("state", state)], n as f64);
+        }
+    }
 }
 
 fn misses(page: &mut Page, loaded: &[Loaded]) {

@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use engine::DiskStats;
+use engine::{DiskStats, States};
 use serde_json::{Map, Value, json};
 
 use super::refuse;
@@ -30,7 +30,8 @@ fn model(loaded: &Loaded) -> Value {
     json!({
         "id": loaded.id,
         "memory": blocks(loaded),
-        "disk": loaded.stats.disk.as_ref().map(disk),
+        "states": states(&loaded.stats.states),
+        "disk": loaded.stats.disk.as_ref().map(|it| disk(it, &loaded.stats.states)),
         "tokens_looked_up": totals.prefix_queries,
         "tokens_found": totals.prefix_hits,
         "tokens_from_disk": totals.disk_tokens,
@@ -39,10 +40,22 @@ fn model(loaded: &Loaded) -> Value {
     })
 }
 
-fn disk(disk: &DiskStats) -> Value {
+/// Recurrent states; `null` for a model that has none.
+fn states(states: &States) -> Option<Value> {
+    let States { free, kept, held } = *states;
+    let total = free + kept + held;
+    (total > 0).then(|| json!({"total": total, "free": free, "kept": kept, "held": held}))
+}
+
+/// Tokens of so many blocks on disk; `null` where some of these are parts of states.
+fn tokens(blocks: u64, states: &States) -> Option<u64> {
+    (*states == States::default()).then_some(blocks * engine::BLOCK as u64)
+}
+
+fn disk(disk: &DiskStats, states: &States) -> Value {
     json!({
         "blocks": disk.blocks,
-        "tokens": disk.blocks * engine::BLOCK as u64,
+        "tokens": tokens(disk.blocks, states),
         "bytes": disk.bytes,
         "max_bytes": disk.max_bytes,
         "written": disk.written,
@@ -88,10 +101,11 @@ fn clear_one(model: &Arc<Model>) -> Result<Value, ApiError> {
     let cleared = model.engine.clear_cache().map_err(|refused| {
         ApiError::new(ErrorKind::Unavailable, "engine_error", refused.to_string())
     })?;
+    let states = model.engine.stats().states;
     let disk = cleared.disk.map(|disk| {
         json!({
             "blocks": disk.blocks,
-            "tokens": disk.blocks * engine::BLOCK as u64,
+            "tokens": tokens(disk.blocks, &states),
             "bytes": disk.bytes,
             "segments": disk.segments,
             "segments_in_use": disk.segments_in_use,

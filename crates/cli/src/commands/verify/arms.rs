@@ -33,7 +33,8 @@ impl Setup {
     pub(super) fn shape(&self) -> ExecutorShape {
         ExecutorShape {
             n_blocks: self.blocks,
-            n_slots: 2 * self.seqs,
+            // Two for each request, and one at the end of each block.
+            n_slots: 2 * self.seqs + self.blocks,
             max_rows: self.rows,
             max_want: self.seqs,
         }

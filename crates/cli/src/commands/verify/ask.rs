@@ -125,6 +125,7 @@ impl Question {
             priority: 0,
             timeout: None,
             pin: 0,
+            marks: Vec::new(),
             sink: Box::new(sink),
         })?;
         Ok(Pending(answer))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::{Batch, BlockId, DeviceError, Executor, ExecutorShape, ModelExecutor};
+use engine::{Batch, BlockId, DeviceError, Executor, ExecutorShape, ModelExecutor, SlotId};
 use models::{Decoder, tiny};
 
 use super::ask::Question;
@@ -20,6 +20,10 @@ enum Flaw {
     Threads,
     /// Blocks that are copied, from disk or from another block, are not what they were.
     Copied,
+    /// So it is with states, which are copied from disk.
+    Restored,
+    /// The first state of several that a pass leaves is that of another row.
+    KeptLate,
 }
 
 /// A real tiny model whose first logit is a little off where the flaw says.
@@ -43,10 +47,13 @@ impl Executor for Flawed {
     }
 
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {
-        self.inner.step(batch, logits)?;
+        match self.flaw {
+            Flaw::KeptLate => self.inner.step(&keeping_late(batch), logits)?,
+            _ => self.inner.step(batch, logits)?,
+        }
         let lone = |span: &engine::Span| batch.spans.len() == 1 && span.rows.len() > 1;
         let lies = match self.flaw {
-            Flaw::None | Flaw::Copied => false,
+            Flaw::None | Flaw::Copied | Flaw::Restored | Flaw::KeptLate => false,
             Flaw::Batched => batch.spans.len() > 1,
             Flaw::Chunked => batch.spans.iter().any(|span| lone(span) && span.start == 105),
             Flaw::Threads => self.threads == 1,
@@ -60,6 +67,18 @@ impl Executor for Flawed {
 
     fn state_bytes(&self) -> usize {
         self.inner.state_bytes()
+    }
+
+    fn read_state(&mut self, slot: SlotId, out: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read_state(slot, out)
+    }
+
+    fn write_state(&mut self, slot: SlotId, bytes: &[u8]) -> Result<(), DeviceError> {
+        let mut bytes = bytes.to_vec();
+        if self.flaw == Flaw::Restored {
+            bytes.iter_mut().skip(3).step_by(4).for_each(|byte| *byte ^= 0x80);
+        }
+        self.inner.write_state(slot, &bytes)
     }
 
     fn block_bytes(&self) -> usize {
@@ -79,6 +98,19 @@ impl Executor for Flawed {
     }
 }
 
+/// A batch whose first states that are kept before the end of a span come a row late.
+fn keeping_late(batch: &Batch) -> Batch {
+    let mut batch = batch.clone();
+    for span in &mut batch.spans {
+        if let [(row, _), (next, _), ..] = &mut span.states_out[..]
+            && *row + 1 < *next
+        {
+            *row += 1;
+        }
+    }
+    batch
+}
+
 const VOCAB: u32 = 260;
 
 fn questions() -> Vec<Question> {
@@ -92,9 +124,9 @@ fn questions() -> Vec<Question> {
     lengths.iter().enumerate().map(question).collect()
 }
 
-/// Names of the arms that found the flaw.
-fn found(flaw: Flaw) -> BTreeSet<String> {
-    let config = tiny::config("llama").unwrap();
+/// Names of the arms that found the flaw in a tiny model of `family`.
+fn found(family: &str, flaw: Flaw) -> BTreeSet<String> {
+    let config = tiny::config(family).unwrap();
     let spec = models::recipe(&config).unwrap();
     let checkpoint = tiny::checkpoint(config, 3).unwrap();
     let factory = |setup: &Setup| {
@@ -129,13 +161,31 @@ fn found(flaw: Flaw) -> BTreeSet<String> {
 
 #[track_caller]
 fn check(flaw: Flaw, arms: &[&str]) {
+    check_family("llama", flaw, arms);
+}
+
+#[track_caller]
+fn check_family(family: &str, flaw: Flaw, arms: &[&str]) {
     let expected: BTreeSet<String> = arms.iter().map(|arm| (*arm).to_owned()).collect();
-    assert_eq!(found(flaw), expected, "{flaw:?}");
+    assert_eq!(found(family, flaw), expected, "{family}, {flaw:?}");
 }
 
 #[test]
 fn a_sound_executor_passes_every_arm() {
     check(Flaw::None, &[]);
+}
+
+/// A model with recurrent states finds its prompts in the cache too.
+#[test]
+fn a_sound_hybrid_passes_every_arm() {
+    check_family("qwen3_next", Flaw::None, &[]);
+}
+
+#[test]
+fn states_that_are_spoilt_are_found() {
+    check_family("qwen3_next", Flaw::Restored, &["after a restart, from disk"]);
+    let from_cache = ["with a warm prefix cache", "after a restart, from disk"];
+    check_family("qwen3_next", Flaw::KeptLate, &from_cache);
 }
 
 #[test]

@@ -51,6 +51,18 @@ impl BlockKey {
     }
 }
 
+impl BlockKey {
+    /// Part `part` of the recurrent state of `state_bytes` bytes that goes with this block.
+    pub(crate) fn part(&self, part: usize, state_bytes: usize) -> BlockKey {
+        let mut hash = blake3::Hasher::new();
+        hash.update(b"state");
+        hash.update(&self.0);
+        hash.update(&(state_bytes as u64).to_le_bytes());
+        hash.update(&(part as u64).to_le_bytes());
+        BlockKey(*hash.finalize().as_bytes())
+    }
+}
+
 /// Tokens as a record has them: little endian, four bytes each.
 pub(super) fn token_bytes(tokens: &[TokenId; BLOCK]) -> [u8; 4 * BLOCK] {
     let mut bytes = [0; 4 * BLOCK];

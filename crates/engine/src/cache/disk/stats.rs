@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskStats {
-    /// Blocks on disk that this model could use.
+    /// Blocks on disk that this model could use, and parts of recurrent states of their size.
     pub blocks: u64,
     /// Bytes of the segments they are in.
     pub bytes: u64,

@@ -7,10 +7,10 @@
 
 use backend::{BLOCK, DeviceError};
 
-use crate::{Failure, Totals};
 use crate::cache::{DiskError, DiskOptions, Origin, Piece, Spill, What};
 use crate::engine::{Engine, Running};
 use crate::seq::Seq;
+use crate::{Failure, Totals};
 
 /// Bytes that may come back in one step while answers are flowing: some milliseconds.
 const BYTES_BESIDE_OTHERS: usize = 8 << 20;
@@ -167,8 +167,11 @@ impl Engine {
 
     /// To be called when idle: copies one more block out. Says whether there may be another.
     pub fn save_one(&mut self) -> bool {
-        let Some(spill) = &mut self.spill else { return false };
-        match spill.save_one(&mut *self.executor) {
+        let saved = self.follow_changes().and_then(|()| match &mut self.spill {
+            Some(spill) => spill.save_one(&mut *self.executor),
+            None => Ok(false),
+        });
+        match saved {
             Ok(more) => more,
             Err(error) => {
                 self.abandon(&Failure::Device(error.to_string()));

@@ -36,7 +36,8 @@ impl Engine {
         let seq = &run.seq;
         if start < seq.n_prompt {
             let marks = seq.request.marks.iter().filter(|mark| **mark <= seq.n_prompt).copied();
-            let lasting = marks.chain([seq.request.pin.min(seq.n_prompt), seq.n_prompt - 1, seq.known]);
+            let lasting =
+                marks.chain([seq.request.pin.min(seq.n_prompt), seq.n_prompt - 1, seq.known]);
             let lasting = lasting.chain(self.partings(run, start)).map(whole);
             stops.extend(lasting.map(|at| Stop { at, stay: Stay::Lasting }));
             let interval = self.interval(seq.n_prompt);
@@ -52,7 +53,8 @@ impl Engine {
 
     /// How much of `run` others have, that run and could go on from there.
     fn partings(&self, run: &Running, start: usize) -> impl Iterator<Item = usize> {
-        let behind = move |other: &&Running| other.key != run.key && self.book.len(other.key) <= start;
+        let behind =
+            move |other: &&Running| other.key != run.key && self.book.len(other.key) <= start;
         self.running.iter().filter(behind).map(move |other| common_start(other, run))
     }
 

@@ -9,17 +9,45 @@ use backend::reference::Reference;
 use backend::{BLOCK, Backend, TokenId};
 use common::{Ask, Outcome, assert_books_balance, checkpoint, outcome, run, submit};
 use cpu::{Cpu, Options};
-use hearth_engine::{DiskOptions, Engine, ExecutorShape, Limits, ModelExecutor, Sampling};
-use models::Decoder;
+use hearth_engine::{
+    DiskOptions, Engine, Executor, ExecutorShape, Limits, ModelExecutor, Sampling,
+};
+use models::{Decoder, tiny};
 
 fn engine<B: Backend>(device: B, name: &str, rows: usize, seqs: usize) -> Engine {
     let checkpoint = checkpoint(name);
     let spec = models::recipe(&checkpoint.config).unwrap();
     let decoder = Decoder::load(&spec, &checkpoint, &device).unwrap();
-    let shape = ExecutorShape { n_blocks: 80, n_slots: 2 * seqs + 24, max_rows: rows, max_want: seqs };
+    let shape =
+        ExecutorShape { n_blocks: 80, n_slots: 2 * seqs + 24, max_rows: rows, max_want: seqs };
     let executor = ModelExecutor::new(device, decoder, shape);
     let limits = Limits { rows, seqs, queue: 100, context: 4096, stall_target: None };
     Engine::new(Box::new(executor), limits, Box::new(|| Duration::ZERO))
+}
+
+/// What is copied of a block is what a block is said to take.
+#[test]
+fn blocks_weigh_what_the_plan_says() {
+    let device = Cpu::new(&Options { threads: 1, ..Options::default() });
+    let mut n = 0;
+    for name in models::SUPPORTED {
+        let Some(config) = tiny::config(name) else { continue };
+        let checkpoint = tiny::checkpoint(config, 5).unwrap();
+        let spec = models::recipe(&checkpoint.config).unwrap();
+        let shape = ExecutorShape { n_blocks: 2, n_slots: 2, max_rows: 4, max_want: 1 };
+        let on_cpu = Decoder::load(&spec, &checkpoint, &device).unwrap();
+        let on_reference = Decoder::load(&spec, &checkpoint, &Reference).unwrap();
+        let executors: [Box<dyn Executor>; 2] = [
+            Box::new(ModelExecutor::new(Cpu::new(&Options::default()), on_cpu, shape)),
+            Box::new(ModelExecutor::new(Reference, on_reference, shape)),
+        ];
+        for executor in executors {
+            assert_eq!(executor.block_bytes(), spec.kv_bytes_per_block(), "{name}");
+            assert!(executor.state_bytes() >= spec.state_bytes(), "{name}");
+        }
+        n += 1;
+    }
+    assert!(n >= 12);
 }
 
 /// Eight requests of all lengths, some with a common beginning, greedy and seeded in turn.

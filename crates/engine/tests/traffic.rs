@@ -96,8 +96,7 @@ fn expected(name: &'static str, which: usize) -> Outcome {
     let mut known = KNOWN.lock().unwrap();
     let known = known.get_or_insert_default();
     let alone = || {
-        let setup =
-            Setup { n_blocks: 8, rows: 128, seqs: 1, more_slots: 0, stall_target: None };
+        let setup = Setup { n_blocks: 8, rows: 128, seqs: 1, more_slots: 0, stall_target: None };
         let mut engine = engine(name, setup);
         let answer = submit(&mut engine, &asks()[which]);
         run(&mut engine);
@@ -175,7 +174,13 @@ fn play(name: &'static str, setup: Setup, happenings: Vec<Happening>) -> Result<
     for happening in happenings {
         match happening {
             Happening::Arrival(which, priority, timeout) => {
-                let ask = Ask { priority, timeout, pin: 64, marks: vec![32 * which], ..asks()[which].clone() };
+                let ask = Ask {
+                    priority,
+                    timeout,
+                    pin: 64,
+                    marks: vec![32 * which],
+                    ..asks()[which].clone()
+                };
                 // About what its clock says: several looks per step.
                 let at = Duration::from_millis(n_steps * 3);
                 listeners.push((which, Some(submit_at(&mut engine, &ask, at))));

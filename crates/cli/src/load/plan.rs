@@ -134,13 +134,7 @@ impl Plan {
         } else {
             ContextLimit::Model
         };
-        Ok(Plan {
-            shape: shape(shares),
-            context,
-            context_limit,
-            cost: cost(shares),
-            text_bytes,
-        })
+        Ok(Plan { shape: shape(shares), context, context_limit, cost: cost(shares), text_bytes })
     }
 }
 

@@ -54,8 +54,7 @@ impl Parts {
 
     /// All parts of the state at the end of the block `label` are likely to be on disk.
     pub(super) fn is_saved(&self, label: &Label, store: &Store) -> bool {
-        self.any()
-            && self.labels(label, store.block_bytes()).all(|part| store.contains(&part.key))
+        self.any() && self.labels(label, store.block_bytes()).all(|part| store.contains(&part.key))
     }
 
     /// The state in `slot` is kept at the end of `block`, whose label this is.

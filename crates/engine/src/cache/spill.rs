@@ -96,10 +96,7 @@ struct Known {
 
 impl Spill {
     /// For the blocks and states of `executor`.
-    pub(crate) fn open(
-        options: &DiskOptions,
-        executor: &dyn Executor,
-    ) -> Result<Spill, DiskError> {
+    pub(crate) fn open(options: &DiskOptions, executor: &dyn Executor) -> Result<Spill, DiskError> {
         Ok(Spill {
             store: Store::open(options, executor.block_bytes())?,
             known: vec![None; executor.shape().n_blocks],

@@ -148,9 +148,7 @@ fn what_saves_little_goes_first() {
     books.run(&tokens(150, 1), &[lasting(128)]);
     // One of four has to go: that which is 32 tokens behind another.
     books.run(&tokens(400, 2), &[lasting(192), lasting(384)]);
-    let longest = |books: &mut Books| {
-        [330, 360, 700].map(|n| books.cached(&long[..n]))
-    };
+    let longest = |books: &mut Books| [330, 360, 700].map(|n| books.cached(&long[..n]));
     assert_eq!(longest(&mut books), [320, 320, 640]);
     // Others that save less come and go, and raise the floor. What is used stays.
     let others = |books: &mut Books, salt: u32| {

@@ -234,7 +234,7 @@ fn a_failed_device_spoils_nothing_on_disk() {
 /// What happens to a server, in order.
 #[derive(Clone, Debug)]
 enum Happening {
-    Arrival(Ask),
+    Arrival(Box<Ask>),
     /// Whoever listens to the latest arrival leaves.
     Departure,
     Steps(usize),
@@ -261,7 +261,7 @@ fn asks() -> impl Strategy<Value = Ask> {
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     let one = prop_oneof![
-        6 => asks().prop_map(Happening::Arrival),
+        6 => asks().prop_map(|ask| Happening::Arrival(Box::new(ask))),
         1 => Just(Happening::Departure),
         4 => (1..9usize).prop_map(Happening::Steps),
         2 => Just(Happening::Idle),
@@ -302,7 +302,7 @@ proptest! {
             match happening {
                 Happening::Arrival(ask) => {
                     let answer = submit(&mut engine, &ask);
-                    listeners.push((ask, answer));
+                    listeners.push((*ask, answer));
                 }
                 Happening::Departure => drop(listeners.pop()),
                 Happening::Steps(n) => for _ in 0..n {

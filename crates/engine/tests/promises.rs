@@ -14,7 +14,7 @@ use proptest::prelude::*;
 /// What happens to an engine, in order.
 #[derive(Clone, Debug)]
 enum Happening {
-    Arrival(Ask),
+    Arrival(Box<Ask>),
     /// Whoever listens to the arrival of this number, counting round, leaves.
     Departure(usize),
     Steps(usize),
@@ -79,7 +79,7 @@ fn asks() -> impl Strategy<Value = Ask> {
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     let one = prop_oneof![
-        4 => asks().prop_map(Happening::Arrival),
+        4 => asks().prop_map(|ask| Happening::Arrival(Box::new(ask))),
         1 => (0..20usize).prop_map(Happening::Departure),
         3 => (1..12usize).prop_map(Happening::Steps),
     ];
@@ -112,7 +112,7 @@ proptest! {
                 Happening::Arrival(ask) => {
                     let at = Duration::from_micros(now.load(Ordering::Relaxed));
                     let answer = submit_at(&mut engine, &ask, at);
-                    listeners.push((ask, Some(answer)));
+                    listeners.push((*ask, Some(answer)));
                 }
                 Happening::Departure(_) if listeners.is_empty() => {}
                 Happening::Departure(which) => {

@@ -135,7 +135,9 @@ impl Parts {
 
     /// What lay on disk was removed. What is kept has to be written again, but for that of `dropped`.
     pub(super) fn cleared(&mut self, dropped: impl Iterator<Item = BlockId>) {
-        dropped.for_each(|block| drop(self.kept.remove(&block)));
+        for block in dropped {
+            self.kept.remove(&block);
+        }
         self.transit = None;
         self.kept.values_mut().for_each(|kept| kept.saved = false);
         self.queue = self.kept.keys().copied().collect();

@@ -25,7 +25,9 @@ fn a_hybrid_keeps_the_promise() {
             serde_json::from_slice(&out.stdout).unwrap()
         };
         let info = json(&["info", &model, "--json"]);
-        assert!(info["memory"]["states"].as_u64() > Some(0), "{info}");
+        let number = |key: &str| info["memory"][key].as_u64().unwrap();
+        // Two for each of 16 requests, and some to be kept.
+        assert!(number("states") > 0 && number("n_states") > 32, "{info}");
 
         let found = json(&["verify", &model, "--json", "--quick", "--threads", "2"]);
         assert_eq!(found["equal"], true, "{found}");

@@ -31,7 +31,11 @@ impl Engine {
         seq.known = self.book.known(*key, &seq.tokens);
         if let Some(spill) = &self.spill {
             let found = spill.find(&seq.tokens, self.book.len(*key), seq.known);
-            (seq.on_disk, seq.known) = (found.pieces, found.known);
+            seq.known = found.known;
+            // Without a slot for the state at their end, blocks would come back in vain.
+            if self.book.can_keep() {
+                seq.on_disk = found.pieces;
+            }
         }
     }
 

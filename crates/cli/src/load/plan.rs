@@ -203,6 +203,36 @@ mod tests {
         assert!(tight.total() + (10 << 20) <= 120 << 20);
     }
 
+    /// States that are kept come out of the memory for the cache, and are counted once.
+    #[test]
+    fn a_hybrid_shares_its_cache_between_blocks_and_states() {
+        let config = models::tiny::config("qwen3_next").unwrap();
+        let spec = models::recipe(&config).unwrap();
+        let footprint =
+            Footprint { weight_bytes: 1 << 20, copied_bytes: 1 << 10, bytes_per_token: 0 };
+        let crowd = Crowd { seqs: 4, ..Crowd::ONE };
+        let wanted = Wanted { spec: &spec, footprint, text_bytes: 0, crowd };
+        let (block, state) = (spec.kv_bytes_per_block() as u64, spec.state_bytes() as u64);
+        let plan = |budget: u64, context| {
+            let args =
+                LoadArgs { kv_memory: Some(Size::Bytes(budget)), context, ..LoadArgs::default() };
+            Plan::new(&wanted, &args, Budget { limit: 1 << 30, baseline: 1 << 20 }).unwrap()
+        };
+        let check = |budget, context, kept: u64| {
+            let Plan { shape, cost, .. } = plan(budget, context);
+            assert_eq!(shape.n_slots as u64, 8 + kept, "{budget}");
+            assert_eq!(cost.states, (8 + kept) * state);
+            assert_eq!(cost.cache, (budget - kept * state) / block * block);
+        };
+        // A quarter; four of them, if half is enough; what half is enough for; none.
+        check(40 * state, None, 10);
+        check(9 * state, None, 4);
+        check(5 * state, None, 2);
+        check(state + block, None, 0);
+        // Never at the cost of a context that was asked for.
+        check(4096 / 32 * block, Some(4096), 0);
+    }
+
     #[test]
     fn what_does_not_fit_is_refused_with_numbers() {
         let message = plan(&LoadArgs::default(), 64 << 20).unwrap_err().to_string();

@@ -8,11 +8,13 @@
 
 mod batch;
 pub mod conformance;
+mod kv;
 pub mod ops;
 pub mod reference;
 mod spec;
 
 pub use batch::{Batch, BlockId, SlotId, Span, TokenId};
+pub use kv::{KEY_GROUP, KvFormat, VALUE_GROUP};
 pub use ops::{Backend, DeviceError};
 pub use spec::{
     Activation, Attention, DeltaLayout, DeltaPlace, Experts, GatedDelta, Gating, LayerInputs,

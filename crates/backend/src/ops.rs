@@ -16,8 +16,8 @@ mod layer_inputs;
 pub use layer_inputs::{LayerInputOps, RowsOf};
 
 use crate::{
-    Activation, Attention, Batch, BlockId, Experts, GatedDelta, NormCenter, NormGain, NormOrder,
-    NormSpan, Rope, SlotId,
+    Activation, Attention, Batch, BlockId, Experts, GatedDelta, KvFormat, NormCenter, NormGain,
+    NormOrder, NormSpan, Rope, SlotId,
 };
 
 /// A device that can run every model.
@@ -126,11 +126,11 @@ pub trait DenseOps: Memory {
 
 /// Attention and what it remembers.
 pub trait AttentionOps: Memory {
-    /// KV pages of one layer, stored in f16.
+    /// KV pages of one layer, in one format.
     type Pages: Send;
 
     /// Pages for `n_blocks` blocks of [`crate::BLOCK`] positions.
-    fn pages(&self, spec: &Attention, n_blocks: usize) -> Self::Pages;
+    fn pages(&self, spec: &Attention, format: KvFormat, n_blocks: usize) -> Self::Pages;
     /// Cosine and sine of every row's angles, for [`AttentionOps::rope`]. Once per pass for each
     /// distinct [`Rope`] of a model. An angle is the product of position and `inv_freq` rounded to
     /// f32, as every training code has it. Needs `rows * 2 * rope.inv_freq.len()` numbers of room.
@@ -144,8 +144,8 @@ pub trait AttentionOps: Memory {
         norm: Option<HeadNorm<'_, Self::Vector>>,
         rotation: Option<(&Rope, &Self::Buf)>,
     );
-    /// Appends this pass's k and v to `pages`, rounded to f16, then attends: causal, ragged over
-    /// sequences, always reading k and v back from `pages`.
+    /// Appends this pass's k and v to `pages`, rounded as their format says, then attends: causal,
+    /// ragged over sequences, always reading k and v back from `pages`.
     ///
     /// If a device cuts the keys of a row into pieces, it does so at fixed positions of the sequence
     /// and puts them together in a fixed order, so that a row's arithmetic depends on its position
@@ -172,7 +172,7 @@ pub trait AttentionOps: Memory {
     fn block_bytes(&self, pages: &Self::Pages) -> usize;
     /// Waits for the device, then copies what `block` holds into `out`, which is
     /// [`AttentionOps::block_bytes`] long: the stored bits, in this device's own layout, so that
-    /// only pages of the same device and spec can take them back.
+    /// only pages of the same device, spec and format can take them back.
     fn read_block(
         &self,
         pages: &Self::Pages,

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use hearth_backend::ops::{AttentionOps, DenseOps, Memory, MoeOps, RowNorm};
 use hearth_backend::reference::{Buf, Reference, Weight};
 use hearth_backend::{
-    Activation, Attention, BLOCK, Batch, Experts, Gating, NormCenter, NormGain, Rope, RopeLayout,
-    Span,
+    Activation, Attention, BLOCK, Batch, Experts, Gating, KvFormat, NormCenter, NormGain, Rope,
+    RopeLayout, Span,
 };
 use weights::{Float, Matrix, Packing};
 
@@ -126,7 +126,7 @@ fn attention_is_pytorchs() {
         ("attend_window", Attention { window: Some(5), ..LAYER }),
         ("attend_soft_cap", Attention { soft_cap: Some(2.0), ..LAYER }),
     ] {
-        let mut pages = Reference.pages(&spec, 2);
+        let mut pages = Reference.pages(&spec, KvFormat::F16, 2);
         let mut out = Reference.buf(40 * spec.q_cols());
         Reference.attend(&qkv, &spec, &mut pages, &sequence(40), &mut out);
         golden.check(name, &out);

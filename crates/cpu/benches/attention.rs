@@ -1,5 +1,6 @@
-//! Speed of attention by shape, depth and number of rows: bytes of keys and values read per second
-//! and multiply-adds per second, beside what this machine can read and multiply at most.
+//! Speed of attention by shape, format of keys and values, depth and number of rows: bytes of keys
+//! and values read per second and multiply-adds per second, beside what this machine can read and
+//! multiply at most.
 //!
 //! `cargo bench -p hearth-cpu --bench attention -- [threads [isa [part of a shape's name]]]`
 //!
@@ -10,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use backend::ops::{AttentionOps, Memory};
-use backend::{Attention, BLOCK, Batch, Span};
+use backend::{Attention, BLOCK, Batch, KvFormat, Span};
 use hearth_cpu::{Buf, Cpu, Isa, Options, Pages, Pool};
 
 #[path = "../src/simd/peak.rs"]
@@ -45,16 +46,17 @@ fn main() {
     let peak = Peak::measure(&Pool::new(threads));
     let (bytes, macs) = (peak.bytes / 1e9, peak.macs / 1e9);
     println!("{} threads, {}: {bytes:.1} GB/s, {macs:.1} GMAC/s", cpu.threads(), cpu.isa());
-    println!("{:<14} position rows  ms/layer   GB/s         GMAC/s", "shape");
-    for (name, shape) in SHAPES.iter().filter(|(name, _)| name.contains(&wanted)) {
-        let mut layers = Layers::new(&cpu, *shape);
+    println!("{:<14} format position rows  ms/layer   GB/s         GMAC/s", "shape");
+    let shapes = SHAPES.iter().flat_map(|shape| KvFormat::ALL.map(|format| (shape, format)));
+    for ((name, shape), format) in shapes.filter(|((name, _), _)| name.contains(&wanted)) {
+        let mut layers = Layers::new(&cpu, *shape, format);
         let passes = DEPTHS.iter().flat_map(|depth| ROWS.map(|rows| (*depth, rows)));
         for (position, rows) in passes.chain(PROMPTS) {
             let seconds = layers.pass(&cpu, position, rows);
             let bytes = layers.bytes(position + rows) / seconds;
             let macs = layers.macs(position, rows) / seconds;
             println!(
-                "{name:<14} {position:>8} {rows:>4} {:>9.3} {:>6.1} ({:>3.0} %) {:>7.1} ({:>3.0} %)",
+                "{name:<14} {format:<5?} {position:>8} {rows:>4} {:>9.3} {:>6.1} ({:>3.0} %) {:>7.1} ({:>3.0} %)",
                 seconds * 1e3,
                 bytes / 1e9,
                 bytes / peak.bytes * 100.0,
@@ -96,13 +98,14 @@ impl Peak {
 /// Layers that hold keys and values for the greatest depth.
 struct Layers {
     spec: Attention,
+    format: KvFormat,
     pages: Vec<Pages>,
     qkv: Buf,
     out: Buf,
 }
 
 impl Layers {
-    fn new(cpu: &Cpu, [heads, kv_heads, head_dim]: [usize; 3]) -> Layers {
+    fn new(cpu: &Cpu, [heads, kv_heads, head_dim]: [usize; 3], format: KvFormat) -> Layers {
         let scale = (head_dim as f32).powf(-0.5);
         let spec = Attention {
             heads,
@@ -114,9 +117,9 @@ impl Layers {
             soft_cap: None,
         };
         let end = DEPTHS.iter().max().unwrap_or(&0).next_multiple_of(512);
-        let pages = (0..LAYERS).map(|_| cpu.pages(&spec, end / BLOCK + 1)).collect();
+        let pages = (0..LAYERS).map(|_| cpu.pages(&spec, format, end / BLOCK + 1)).collect();
         let (qkv, out) = (cpu.buf(512 * spec.qkv_cols()), cpu.buf(512 * spec.q_cols()));
-        let mut layers = Layers { spec, pages, qkv, out };
+        let mut layers = Layers { spec, format, pages, qkv, out };
         // Rows that see themselves alone store their keys and values for next to nothing.
         layers.spec.window = Some(1);
         (0..end).step_by(512).for_each(|first| layers.run(cpu, first, 512));
@@ -146,7 +149,8 @@ impl Layers {
 
     /// Bytes of the keys and values of `positions` positions.
     fn bytes(&self, positions: usize) -> f64 {
-        (positions * 2 * self.spec.kv_cols() * 2) as f64
+        let blocks = positions as f64 / BLOCK as f64;
+        blocks * (self.spec.kv_heads * self.format.block_bytes(self.spec.head_dim)) as f64
     }
 
     /// Multiply-adds of keys and values with the queries that see them.

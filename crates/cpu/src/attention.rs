@@ -1,4 +1,4 @@
-//! Rotation and attention over pages of f16.
+//! Rotation and attention over pages.
 //!
 //! Each key head has its keys, block after block, and apart from them its values, so that a sequence
 //! with consecutive blocks is read from one place to the next. A block has its keys by column and
@@ -9,7 +9,8 @@
 //! values: | head 0: block 0 [BLOCK x padded head_dim], ...   | head 1: ...
 //! ```
 //!
-//! Keys by column make a block's scores one fused multiply-add per column for all its keys at once.
+//! What a number is made of says `simd/stored.rs`. Keys by column make a block's scores one fused
+//! multiply-add per column for all its keys at once.
 //!
 //! Positions are cut into segments, counted from position 0. In each segment that a query sees any
 //! of, it takes all scores, then their softmax, then the weighted sum of the values in ascending
@@ -20,28 +21,30 @@
 //! found. Not here: the arithmetic, which is in `simd/ops.rs`.
 
 use backend::ops::{AttentionOps, HeadNorm};
-use backend::{Attention, BLOCK, BlockId, DeviceError, NormOrder, NormSpan, Rope};
+use backend::{Attention, BlockId, DeviceError, KvFormat, NormOrder, NormSpan, Rope};
 
 mod append;
 mod blocks;
+mod entry;
 mod plan;
 mod walk;
 
-use crate::simd::VALUE_PAD;
+use crate::simd::{Keys, VALUE_PAD, Values, keys_len, values_len};
 use crate::{Buf, Cpu, Staged, Vector};
 
 pub(crate) use plan::Plan;
 use walk::{Found, Walk};
 
 /// Positions of a segment. Longer ones are read faster, shorter ones are shared by more threads.
-const SEGMENT: usize = 16 * BLOCK;
+const SEGMENT: usize = 16 * backend::BLOCK;
 
 /// Keys and values of one layer, and room to plan a pass in.
 pub struct Pages {
+    format: KvFormat,
     /// Keys by column, of one head after the other, then block by block.
-    keys: Vec<u16>,
+    keys: Vec<u8>,
     /// Values by row, likewise.
-    values: Vec<u16>,
+    values: Vec<u8>,
     n_blocks: usize,
     head_dim: usize,
     /// `head_dim` rounded up to whole vectors.
@@ -49,38 +52,47 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Numbers of a block's keys, for one head.
+    /// Bytes of a block's keys, for one head.
     fn key_len(&self) -> usize {
-        BLOCK * self.head_dim
+        keys_len(self.format, self.head_dim)
     }
 
-    /// Numbers of a block's values, for one head.
+    /// Bytes of a block's values, for one head.
     fn value_len(&self) -> usize {
-        BLOCK * self.value_cols
+        values_len(self.format, self.value_cols)
+    }
+
+    /// Number of a block and head.
+    fn part(&self, block: u32, kv_head: usize) -> usize {
+        kv_head * self.n_blocks + block as usize
     }
 
     /// Keys of a block and head, by column.
-    fn keys(&self, block: u32, kv_head: usize) -> &[u16] {
-        let part = kv_head * self.n_blocks + block as usize;
-        &self.keys[part * self.key_len()..][..self.key_len()]
+    fn keys(&self, block: u32, kv_head: usize) -> Keys<'_> {
+        let part = self.part(block, kv_head);
+        let keys = &self.keys[part * self.key_len()..][..self.key_len()];
+        Keys::new(self.format, self.head_dim, keys)
     }
 
     /// Values of a block and head, by row.
-    fn values(&self, block: u32, kv_head: usize) -> &[u16] {
-        let part = kv_head * self.n_blocks + block as usize;
-        &self.values[part * self.value_len()..][..self.value_len()]
+    fn values(&self, block: u32, kv_head: usize) -> Values<'_> {
+        let part = self.part(block, kv_head);
+        let values = &self.values[part * self.value_len()..][..self.value_len()];
+        Values::new(self.format, self.value_cols, values)
     }
 }
 
 impl AttentionOps for Cpu {
     type Pages = Pages;
 
-    fn pages(&self, spec: &Attention, n_blocks: usize) -> Pages {
+    fn pages(&self, spec: &Attention, format: KvFormat, n_blocks: usize) -> Pages {
         let Attention { kv_heads, head_dim, .. } = *spec;
         let value_cols = head_dim.next_multiple_of(VALUE_PAD);
+        let zeros = |len| vec![0; n_blocks * kv_heads * len];
         Pages {
-            keys: vec![0; n_blocks * kv_heads * BLOCK * head_dim],
-            values: vec![0; n_blocks * kv_heads * BLOCK * value_cols],
+            format,
+            keys: zeros(keys_len(format, head_dim)),
+            values: zeros(values_len(format, value_cols)),
             n_blocks,
             head_dim,
             value_cols,

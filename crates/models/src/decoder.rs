@@ -11,7 +11,7 @@ use crate::dense::{LinearWeights, NormWeights};
 use crate::ffn;
 use crate::layer_inputs::LayerInputsWeights;
 use crate::loader::Loader;
-use crate::mixers::{self, LayerStore, Stores};
+use crate::mixers::{self, LayerStore, Room, Stores};
 use crate::modules::{layer_name, scalar_name};
 use crate::recipe::{Branch, Head, LayerScalars};
 use crate::step::StepWeights;
@@ -235,11 +235,11 @@ impl<B: Backend> Decoder<B> {
 }
 
 impl<B: Backend> Store<B> {
-    /// Caches for `n_blocks` blocks of [`backend::BLOCK`] positions and `n_slots` recurrent states,
-    /// shared by all sequences.
+    /// Caches in the spec's format for `n_blocks` blocks of [`backend::BLOCK`] positions, and for
+    /// `n_slots` recurrent states, shared by all sequences.
     pub fn new(spec: &ModelSpec, n_blocks: usize, n_slots: usize, b: &B) -> Store<B> {
-        let store = |mixer| LayerStore::new(mixer, n_blocks, n_slots, b);
-        Store { mixers: spec.mixers().map(store).collect() }
+        let room = Room { format: spec.kv_format, n_blocks, n_slots };
+        Store { mixers: spec.mixers().map(|mixer| LayerStore::new(mixer, room, b)).collect() }
     }
 
     /// Bytes of one block of all mixers together, as [`Store::read_block`] gives them.

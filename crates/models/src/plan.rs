@@ -3,7 +3,7 @@
 //! Bytes of weights depend on how they are packed and are counted from a checkpoint, in
 //! [`Footprint::of`].
 
-use backend::BLOCK;
+use backend::{BLOCK, KvFormat};
 use weights::Checkpoint;
 
 use crate::Error;
@@ -11,9 +11,6 @@ use crate::decoder::ScratchSizes;
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::{AttentionMixer, Head, KeysValues, Mixer, ModelSpec};
-
-/// Bytes of one cached number: keys and values are stored in f16.
-const KV_BYTES: usize = 2;
 
 impl ModelSpec {
     /// Numbers in the model. A tied head counts once.
@@ -31,19 +28,16 @@ impl ModelSpec {
         self.modules().iter().fold(head, |sum, module| sum.saturating_add(module.n_active_params()))
     }
 
-    /// Bytes that one more position takes in the caches of all mixers together.
+    /// Bytes that one more position takes in the caches of all mixers together, on average and
+    /// rounded up.
     pub fn kv_bytes_per_token(&self) -> usize {
-        let per_token = |mixer: &Mixer| match mixer.cache() {
-            Cache::Pages { bytes_per_token, .. } => bytes_per_token,
-            Cache::Borrowed { .. } | Cache::State { .. } => 0,
-        };
-        self.mixers().map(per_token).sum()
+        self.kv_bytes_per_block().div_ceil(BLOCK)
     }
 
     /// Bytes of one recurrent state of all mixers together, however long the sequence is. 0: this
     /// model has none.
     pub fn state_bytes(&self) -> usize {
-        let bytes = |mixer: &Mixer| match mixer.cache() {
+        let bytes = |mixer: &Mixer| match mixer.cache(self.kv_format) {
             Cache::Pages { .. } | Cache::Borrowed { .. } => 0,
             Cache::State { bytes } => bytes,
         };
@@ -52,7 +46,11 @@ impl ModelSpec {
 
     /// Bytes of one KV block of all mixers together.
     pub fn kv_bytes_per_block(&self) -> usize {
-        BLOCK * self.kv_bytes_per_token()
+        let per_block = |mixer: &Mixer| match mixer.cache(self.kv_format) {
+            Cache::Pages { bytes_per_block, .. } => bytes_per_block,
+            Cache::Borrowed { .. } | Cache::State { .. } => 0,
+        };
+        self.mixers().map(per_block).sum()
     }
 
     /// Bytes of everything a pass of up to `rows` rows scribbles on, logits of `want` rows included:
@@ -65,11 +63,11 @@ impl ModelSpec {
     /// Bytes of keys and values that decoding one token at the end of `context` positions reads:
     /// mixers with a window read no more than it.
     pub fn kv_bytes_read(&self, context: usize) -> usize {
-        let read = |mixer: &Mixer| match mixer.cache() {
-            Cache::Pages { bytes_per_token, window }
-            | Cache::Borrowed { bytes_per_token, window } => {
+        let read = |mixer: &Mixer| match mixer.cache(self.kv_format) {
+            Cache::Pages { bytes_per_block, window }
+            | Cache::Borrowed { bytes_per_block, window } => {
                 let seen = window.map_or(context, |window| window.min(context));
-                seen.saturating_mul(bytes_per_token)
+                seen.saturating_mul(bytes_per_block) / BLOCK
             }
             Cache::State { .. } => 0,
         };
@@ -82,15 +80,15 @@ impl ModelSpec {
 pub enum Cache {
     /// Keys and values of every position.
     Pages {
-        /// Bytes that one more position takes.
-        bytes_per_token: usize,
+        /// Bytes of a block of [`BLOCK`] positions.
+        bytes_per_block: usize,
         /// Positions that are read, if not all.
         window: Option<usize>,
     },
     /// Keys and values that another mixer stores, and which count there.
     Borrowed {
-        /// Bytes that are read for one position.
-        bytes_per_token: usize,
+        /// Bytes that are read for a block of [`BLOCK`] positions.
+        bytes_per_block: usize,
         /// Positions that are read, if not all.
         window: Option<usize>,
     },
@@ -102,16 +100,17 @@ pub enum Cache {
 }
 
 impl Mixer {
-    /// What it remembers.
-    pub fn cache(&self) -> Cache {
+    /// What it remembers, with keys and values in `format`.
+    pub fn cache(&self, format: KvFormat) -> Cache {
         match self {
             Mixer::Attention(AttentionMixer { shape, keys_values, .. }) => {
-                let (bytes_per_token, window) = (2 * shape.kv_cols() * KV_BYTES, shape.window);
+                let bytes_per_block = shape.kv_heads * format.block_bytes(shape.head_dim);
+                let window = shape.window;
                 match keys_values {
                     KeysValues::Own | KeysValues::OneProjection => {
-                        Cache::Pages { bytes_per_token, window }
+                        Cache::Pages { bytes_per_block, window }
                     }
-                    KeysValues::OfMixer(_) => Cache::Borrowed { bytes_per_token, window },
+                    KeysValues::OfMixer(_) => Cache::Borrowed { bytes_per_block, window },
                 }
             }
             Mixer::GatedDelta(shape) => {

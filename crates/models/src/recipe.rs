@@ -4,7 +4,8 @@
 //! with its own file under `mixers/` or `ffn/`, never a flag in a shared struct.
 
 use backend::{
-    Activation, Attention, Experts, GatedDelta, NormCenter, NormGain, NormOrder, NormSpan, Rope,
+    Activation, Attention, Experts, GatedDelta, KvFormat, NormCenter, NormGain, NormOrder,
+    NormSpan, Rope,
 };
 
 /// Everything there is to know about a model before a single weight is read.
@@ -38,6 +39,16 @@ pub struct ModelSpec {
     pub logit_scale: f32,
     /// `Some(c)`: logits then become `c * tanh(logit / c)`.
     pub final_soft_cap: Option<f32>,
+    /// How keys and values are stored, in all layers. No family has a say in it: recipes leave it at
+    /// the default.
+    pub kv_format: KvFormat,
+}
+
+impl ModelSpec {
+    /// The same model with keys and values stored in `format`.
+    pub fn with_kv_format(self, format: KvFormat) -> ModelSpec {
+        ModelSpec { kv_format: format, ..self }
+    }
 }
 
 /// What a token brings along for every layer: an entry of a table of its own, and a normed projection

@@ -3,7 +3,7 @@
 //!
 //! Not a base class: a family takes the values and builds its own layers from them.
 
-use backend::{Activation, Attention, NormCenter, NormGain, NormOrder, NormSpan, Rope};
+use backend::{Activation, Attention, KvFormat, NormCenter, NormGain, NormOrder, NormSpan, Rope};
 
 use crate::config::{Config, wrong};
 use crate::recipe::{
@@ -175,6 +175,7 @@ impl Trunk {
             head_bias: Bias::Absent,
             logit_scale: 1.0,
             final_soft_cap: None,
+            kv_format: KvFormat::default(),
         }
     }
 

@@ -3,18 +3,20 @@
 mod blocks;
 
 use super::data::{Rng, Rows, download, upload};
+use super::passes::{self, Case as _, Pass};
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::{HeadNorm, RowNorm};
 use crate::reference::Reference;
 use crate::{
-    Attention, BLOCK, Backend, Batch, BlockId, NormCenter, NormGain, NormOrder, NormSpan,
+    Attention, BLOCK, Backend, Batch, BlockId, KvFormat, NormCenter, NormGain, NormOrder, NormSpan,
     QueryGrowth, Rope, RopeLayout, Span,
 };
 
-/// A layer, and the `[q | k | v]` rows of some sequences.
+/// A layer, how it stores keys and values, and the `[q | k | v]` rows of some sequences.
 #[derive(Clone)]
 struct Case {
     spec: Attention,
+    format: KvFormat,
     rope: Rope,
     norm: Option<Norm>,
     sequences: Vec<Sequence>,
@@ -51,9 +53,6 @@ struct Sequence {
     blocks: Vec<BlockId>,
 }
 
-/// Which sequence advances by how many rows, in one pass.
-type Pass = Vec<(usize, usize)>;
-
 /// What one call of `rope` is asked for.
 #[derive(Clone, Copy, Debug)]
 enum Part {
@@ -80,6 +79,10 @@ fn rope(rng: &mut Rng, pairs: usize, layout: RopeLayout) -> Rope {
 }
 
 fn cases(rng: &mut Rng) -> Vec<Case> {
+    KvFormat::ALL.into_iter().flat_map(|format| cases_of(format, rng)).collect()
+}
+
+fn cases_of(format: KvFormat, rng: &mut Rng) -> Vec<Case> {
     use RopeLayout::{Halves, Interleaved};
     let windowed = |spec: Attention, window| Attention { window: Some(window), ..spec };
     let capped = |spec: Attention, cap| Attention { soft_cap: Some(cap), ..spec };
@@ -120,7 +123,7 @@ fn cases(rng: &mut Rng) -> Vec<Case> {
         let norm = norm.map(|kind| Norm::new(kind, &spec, rng));
         let rope = rope(rng, pairs, layout);
         let (sequences, n_blocks) = sequences(rng, &spec, lengths);
-        cases.push(Case { spec, rope, norm, sequences, n_blocks });
+        cases.push(Case { spec, format, rope, norm, sequences, n_blocks });
     }
     cases
 }
@@ -157,46 +160,36 @@ impl NormKind {
     }
 }
 
-impl Case {
+impl passes::Case for Case {
+    type Outcome = Outcome;
+
     fn name(&self) -> String {
         let norm = self.norm.as_ref().map(|norm| norm.kind);
         let (pairs, layout) = (self.rope.inv_freq.len(), self.rope.layout);
-        format!("{:?}, {pairs} pairs, {layout:?}, norm {norm:?}", self.spec)
+        format!("{:?}, {:?}, {pairs} pairs, {layout:?}, norm {norm:?}", self.spec, self.format)
     }
 
-    /// Every sequence whole, in one pass.
-    fn at_once(&self) -> Vec<Pass> {
-        vec![self.sequences.iter().map(|sequence| sequence.qkv.rows).enumerate().collect()]
+    fn lengths(&self) -> Vec<usize> {
+        self.sequences.iter().map(|sequence| sequence.qkv.rows).collect()
     }
 
-    /// One sequence after the other, `chunk` rows at a time.
-    fn in_chunks(&self, chunk: usize) -> Vec<Pass> {
-        let mut passes = Vec::new();
-        for (i, sequence) in self.sequences.iter().enumerate() {
-            for first in (0..sequence.qkv.rows).step_by(chunk) {
-                passes.push(vec![(i, chunk.min(sequence.qkv.rows - first))]);
-            }
+    fn run<B: Backend>(&self, device: &B, passes: &[Pass]) -> Vec<Outcome> {
+        let mut outcomes = self.no_outcomes();
+        let mut pages = device.pages(&self.spec, self.format, self.n_blocks);
+        for pass in passes {
+            self.pass(device, &mut pages, pass, &mut outcomes);
         }
-        passes
+        outcomes
     }
 
-    /// Random mixtures of prompts and decoding.
-    fn ragged(&self, rng: &mut Rng) -> Vec<Pass> {
-        let mut left: Vec<usize> = self.sequences.iter().map(|s| s.qkv.rows).collect();
-        let mut passes = Vec::new();
-        while left.iter().any(|left| *left > 0) {
-            let mut pass = Vec::new();
-            for (i, left) in left.iter_mut().enumerate().filter(|(_, left)| **left > 0) {
-                let most = [1, 4, 50][rng.below(3)];
-                let n = (1 + rng.below(most)).min(*left);
-                *left -= n;
-                pass.push((i, n));
-            }
-            passes.push(pass);
-        }
-        passes
+    fn assert_same(what: &str, got: &Outcome, want: &Outcome) {
+        assert_same_bits(&format!("angles {what}"), &got.angles, &want.angles);
+        assert_same_bits(&format!("rope {what}"), &got.rotated, &want.rotated);
+        assert_same_bits(&format!("attend {what}"), &got.attended, &want.attended);
     }
+}
 
+impl Case {
     /// One for each sequence, with no rows yet.
     fn no_outcomes(&self) -> Vec<Outcome> {
         let empty = |cols| Rows { rows: 0, cols, data: Vec::new() };
@@ -206,15 +199,6 @@ impl Case {
             attended: empty(self.spec.q_cols()),
         };
         (0..self.sequences.len()).map(outcome).collect()
-    }
-
-    fn run<B: Backend>(&self, device: &B, passes: &[Pass]) -> Vec<Outcome> {
-        let mut outcomes = self.no_outcomes();
-        let mut pages = device.pages(&self.spec, self.n_blocks);
-        for pass in passes {
-            self.pass(device, &mut pages, pass, &mut outcomes);
-        }
-        outcomes
     }
 
     fn pass<B: Backend>(
@@ -241,7 +225,7 @@ impl Case {
         device.rope(&mut rotated, &self.spec, norm, rotation);
 
         // Attention reads the rows as they were, so that no difference in the last bit of a rotated
-        // key becomes one of f16.
+        // key becomes one of what is stored.
         let mut attended = device.buf(n * self.spec.q_cols());
         device.attend(&upload(device, &qkv), &self.spec, pages, &staged, &mut attended);
 
@@ -334,34 +318,10 @@ fn check_one_alone<B: Backend>(device: &B, case: &Case, tolerance: Tolerance) {
 
 pub(super) fn check_invariance<B: Backend>(device: &B) {
     let rng = &mut Rng::new(5);
-    for case in cases(rng) {
-        let want = case.run(device, &case.at_once());
-        let cuts = [
-            ("in chunks of 1", case.in_chunks(1)),
-            ("in chunks of 7", case.in_chunks(7)),
-            ("in chunks of 64", case.in_chunks(64)),
-            ("in ragged passes", case.ragged(rng)),
-            ("in other ragged passes", case.ragged(rng)),
-        ];
-        for (cut, passes) in cuts {
-            let what = format!("{} {cut}", case.name());
-            assert_same(&what, &case.run(device, &passes), &want);
-        }
-    }
+    passes::check_invariance(device, &cases(rng), rng);
 }
 
 pub(super) fn check_equal<A: Backend, B: Backend>(a: &A, b: &B) {
     let rng = &mut Rng::new(7);
-    for case in cases(rng) {
-        let passes = case.ragged(rng);
-        assert_same(&case.name(), &case.run(a, &passes), &case.run(b, &passes));
-    }
-}
-
-fn assert_same(what: &str, got: &[Outcome], want: &[Outcome]) {
-    for (got, want) in got.iter().zip(want) {
-        assert_same_bits(&format!("angles {what}"), &got.angles, &want.angles);
-        assert_same_bits(&format!("rope {what}"), &got.rotated, &want.rotated);
-        assert_same_bits(&format!("attend {what}"), &got.attended, &want.attended);
-    }
+    passes::check_equal(a, b, &cases(rng), rng);
 }

@@ -8,6 +8,7 @@
 mod attention;
 mod data;
 mod layer_inputs;
+mod passes;
 mod recurrent;
 mod rows;
 

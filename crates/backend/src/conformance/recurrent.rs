@@ -2,6 +2,7 @@
 //! kept, moved and gone on from.
 
 use super::data::{Rng, Rows, download, upload};
+use super::passes::{self, Case as _, Pass};
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::DeltaWeights;
 use crate::reference::Reference;
@@ -17,9 +18,6 @@ struct Case {
     gain: Vec<f32>,
     sequences: Vec<Rows>,
 }
-
-/// Which sequence advances by how many rows, in one pass.
-type Pass = Vec<(usize, usize)>;
 
 /// A sequence on its way: what came out so far, and where its state is.
 struct Track {
@@ -75,39 +73,15 @@ fn cases(rng: &mut Rng) -> Vec<Case> {
     cases
 }
 
-impl Case {
+impl passes::Case for Case {
+    type Outcome = Rows;
+
     fn name(&self) -> String {
         format!("{:?}", self.spec)
     }
 
-    fn at_once(&self) -> Vec<Pass> {
-        vec![self.sequences.iter().map(|rows| rows.rows).enumerate().collect()]
-    }
-
-    /// One sequence after the other, `chunk` rows at a time.
-    fn in_chunks(&self, chunk: usize) -> Vec<Pass> {
-        let cut = |(i, rows): (usize, &Rows)| {
-            let n = rows.rows;
-            (0..n).step_by(chunk).map(move |first| vec![(i, chunk.min(n - first))])
-        };
-        self.sequences.iter().enumerate().flat_map(cut).collect()
-    }
-
-    /// Random mixtures of prompts and decoding.
-    fn ragged(&self, rng: &mut Rng) -> Vec<Pass> {
-        let mut left: Vec<usize> = self.sequences.iter().map(|rows| rows.rows).collect();
-        let mut passes = Vec::new();
-        while left.iter().any(|left| *left > 0) {
-            let mut pass = Vec::new();
-            for (i, left) in left.iter_mut().enumerate().filter(|(_, left)| **left > 0) {
-                let most = [1, 4, 50][rng.below(3)];
-                let n = (1 + rng.below(most)).min(*left);
-                *left -= n;
-                pass.push((i, n));
-            }
-            passes.push(pass);
-        }
-        passes
+    fn lengths(&self) -> Vec<usize> {
+        self.sequences.iter().map(|rows| rows.rows).collect()
     }
 
     /// What the layer makes of every sequence. The states go from slot to slot.
@@ -144,6 +118,10 @@ impl Case {
             }
         }
         tracks.into_iter().map(|track| track.out).collect()
+    }
+
+    fn assert_same(what: &str, got: &Rows, want: &Rows) {
+        assert_same_bits(what, got, want);
     }
 }
 
@@ -250,32 +228,10 @@ fn case_rows(case: &Case) -> &Rows {
 
 pub(super) fn check_invariance<B: Backend>(device: &B) {
     let rng = &mut Rng::new(9);
-    for case in cases(rng) {
-        let want = case.run(device, &case.at_once());
-        let cuts = [
-            ("in chunks of 1", case.in_chunks(1)),
-            ("in chunks of 7", case.in_chunks(7)),
-            ("in chunks of 64", case.in_chunks(64)),
-            ("in ragged passes", case.ragged(rng)),
-            ("in other ragged passes", case.ragged(rng)),
-        ];
-        for (cut, passes) in cuts {
-            let what = format!("{} {cut}", case.name());
-            assert_same(&what, &case.run(device, &passes), &want);
-        }
-    }
+    passes::check_invariance(device, &cases(rng), rng);
 }
 
 pub(super) fn check_equal<A: Backend, B: Backend>(a: &A, b: &B) {
     let rng = &mut Rng::new(10);
-    for case in cases(rng) {
-        let passes = case.ragged(rng);
-        assert_same(&case.name(), &case.run(a, &passes), &case.run(b, &passes));
-    }
-}
-
-fn assert_same(what: &str, got: &[Rows], want: &[Rows]) {
-    for (got, want) in got.iter().zip(want) {
-        assert_same_bits(what, got, want);
-    }
+    passes::check_equal(a, b, &cases(rng), rng);
 }

@@ -3,47 +3,87 @@
 //! Attention takes all scores of a row, then their softmax, then the weighted sum: no blocks, no
 //! running maximum. How a device cuts the keys must not show beyond rounding.
 
-use half::f16;
+use std::ops::Range;
 
 use super::dense::{cap_score, norm_row};
-use super::{Buf, Reference, dot, softmax};
+use super::{Buf, Reference, dot, kv, softmax};
 use crate::ops::{AttentionOps, DeviceError, HeadNorm, RowNorm};
-use crate::{Attention, BLOCK, Batch, BlockId, NormOrder, NormSpan, Rope, RopeLayout, Span};
+use crate::{
+    Attention, BLOCK, Batch, BlockId, KvFormat, NormOrder, NormSpan, Rope, RopeLayout, Span,
+};
 
-/// Keys and values of one layer: one `[k | v]` row per position of every block, rounded to f16.
+/// Keys and values of one layer, block by block and head by head: the base, the keys of all positions,
+/// then their values, each as [`kv`] leaves it.
 #[derive(Clone, Debug)]
 pub struct Pages {
-    cols: usize,
-    data: Vec<f16>,
+    format: KvFormat,
+    head_dim: usize,
+    kv_heads: usize,
+    data: Vec<u8>,
+}
+
+/// One position and head in pages.
+struct Place {
+    base: Range<usize>,
+    key: Range<usize>,
+    value: Range<usize>,
 }
 
 impl Pages {
-    /// All rows of a block.
-    fn block(&self, block: BlockId) -> std::ops::Range<usize> {
-        let len = BLOCK * self.cols;
+    fn head_bytes(&self) -> usize {
+        self.format.block_bytes(self.head_dim)
+    }
+
+    /// All of a block.
+    fn block(&self, block: BlockId) -> Range<usize> {
+        let len = self.kv_heads * self.head_bytes();
         block as usize * len..(block as usize + 1) * len
     }
 
-    /// The `[k | v]` row of `position` in the sequence of `span`.
-    fn row(&self, span: &Span, position: usize) -> std::ops::Range<usize> {
-        let block = span.blocks[position / BLOCK] as usize;
-        let first = (block * BLOCK + position % BLOCK) * self.cols;
-        first..first + self.cols
+    /// Where `position` of the sequence of `span` is.
+    fn place(&self, span: &Span, position: usize, kv_head: usize) -> Place {
+        let (format, head_dim) = (self.format, self.head_dim);
+        let block = self.block(span.blocks[position / BLOCK]).start + kv_head * self.head_bytes();
+        let keys = block + format.base_bytes(head_dim);
+        let values = keys + BLOCK * format.key_bytes(head_dim);
+        let slot = |first: usize, bytes: usize| {
+            let first = first + position % BLOCK * bytes;
+            first..first + bytes
+        };
+        Place {
+            base: block..keys,
+            key: slot(keys, format.key_bytes(head_dim)),
+            value: slot(values, format.value_bytes(head_dim)),
+        }
     }
 
-    /// `len` numbers of that row from column `first` on, as f32.
-    fn read(&self, span: &Span, position: usize, first: usize, out: &mut [f32]) {
-        let row = &self.data[self.row(span, position)][first..];
-        out.iter_mut().zip(row).for_each(|(out, element)| *out = element.to_f32());
+    fn store(&mut self, place: Place, first_of_block: bool, k: &[f32], v: &[f32]) {
+        if first_of_block {
+            kv::store_base(self.format, k, &mut self.data[place.base.clone()]);
+        }
+        let (bases, keys) = self.data.split_at_mut(place.base.end);
+        let key = place.key.start - place.base.end..place.key.end - place.base.end;
+        kv::store_key(self.format, &bases[place.base], k, &mut keys[key]);
+        kv::store_value(self.format, v, &mut self.data[place.value]);
+    }
+
+    fn read_key(&self, place: Place, out: &mut [f32]) {
+        kv::read_key(self.format, &self.data[place.base], &self.data[place.key], out);
+    }
+
+    fn read_value(&self, place: Place, out: &mut [f32]) {
+        kv::read_value(self.format, &self.data[place.value], out);
     }
 }
 
 impl AttentionOps for Reference {
     type Pages = Pages;
 
-    fn pages(&self, spec: &Attention, n_blocks: usize) -> Pages {
-        let cols = 2 * spec.kv_cols();
-        Pages { cols, data: vec![f16::NAN; n_blocks * BLOCK * cols] }
+    fn pages(&self, spec: &Attention, format: KvFormat, n_blocks: usize) -> Pages {
+        let (head_dim, kv_heads) = (spec.head_dim, spec.kv_heads);
+        // Which is not a number in either format, should anybody read what was never written.
+        let data = vec![0xff; n_blocks * kv_heads * format.block_bytes(head_dim)];
+        Pages { format, head_dim, kv_heads, data }
     }
 
     fn angles(&self, rope: &Rope, batch: &Batch, out: &mut Buf) {
@@ -91,10 +131,11 @@ impl AttentionOps for Reference {
         assert_eq!(qkv.cols, spec.qkv_cols(), "rows are [q | k | v]");
         for span in &batch.spans {
             for (row, position) in span.rows.clone().zip(span.start..) {
-                let place = pages.row(span, position);
-                let fresh = &qkv.row(row)[spec.q_cols()..];
-                for (stored, x) in pages.data[place].iter_mut().zip(fresh) {
-                    *stored = f16::from_f32(*x);
+                let fresh = qkv.row(row)[spec.q_cols()..].split_at(spec.kv_cols());
+                let heads = |x| <[f32]>::chunks_exact(x, spec.head_dim);
+                for (kv_head, (k, v)) in heads(fresh.0).zip(heads(fresh.1)).enumerate() {
+                    let place = pages.place(span, position, kv_head);
+                    pages.store(place, position % BLOCK == 0, k, v);
                 }
             }
         }
@@ -123,23 +164,19 @@ impl AttentionOps for Reference {
     }
 
     fn block_bytes(&self, pages: &Pages) -> usize {
-        2 * BLOCK * pages.cols
+        pages.kv_heads * pages.head_bytes()
     }
 
     fn read_block(&self, pages: &Pages, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
         assert_eq!(out.len(), self.block_bytes(pages), "a whole block is read");
-        for (out, stored) in out.as_chunks_mut().0.iter_mut().zip(&pages.data[pages.block(block)]) {
-            *out = stored.to_le_bytes();
-        }
+        out.copy_from_slice(&pages.data[pages.block(block)]);
         Ok(())
     }
 
     fn write_block(&self, pages: &mut Pages, block: BlockId, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.block_bytes(pages), "a whole block is written");
         let place = pages.block(block);
-        for (stored, bytes) in pages.data[place].iter_mut().zip(bytes.as_chunks().0) {
-            *stored = f16::from_le_bytes(*bytes);
-        }
+        pages.data[place].copy_from_slice(bytes);
     }
 }
 
@@ -169,13 +206,12 @@ struct Query<'a> {
 fn attend_head(query: Query<'_>, spec: &Attention, pages: &Pages, span: &Span, out: &mut [f32]) {
     let Query { q, head, position } = query;
     let first = spec.window.map_or(0, |window| (position + 1).saturating_sub(window));
-    let k_col = head / (spec.heads / spec.kv_heads) * spec.head_dim;
-    let v_col = spec.kv_cols() + k_col;
+    let place = |seen| pages.place(span, seen, head / (spec.heads / spec.kv_heads));
     let mut read = vec![0.0; spec.head_dim];
 
     let mut weights = Vec::with_capacity(position + 1 - first);
     for seen in first..=position {
-        pages.read(span, seen, k_col, &mut read);
+        pages.read_key(place(seen), &mut read);
         let score = dot(q, &read) * f64::from(spec.scale_at(position));
         weights.push(spec.soft_cap.map_or(score, |cap| cap_score(score, cap)));
     }
@@ -183,7 +219,7 @@ fn attend_head(query: Query<'_>, spec: &Attention, pages: &Pages, span: &Span, o
 
     let mut sum = vec![0.0f64; spec.head_dim];
     for (seen, weight) in (first..=position).zip(&weights) {
-        pages.read(span, seen, v_col, &mut read);
+        pages.read_value(place(seen), &mut read);
         sum.iter_mut().zip(&read).for_each(|(sum, v)| *sum += weight * f64::from(*v));
     }
     out.iter_mut().zip(&sum).for_each(|(out, sum)| *out = *sum as f32);

@@ -6,6 +6,7 @@
 
 mod attention;
 mod dense;
+pub mod kv;
 mod layer_inputs;
 mod moe;
 mod recurrent;

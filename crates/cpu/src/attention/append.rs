@@ -6,6 +6,7 @@ use std::ops::Range;
 use backend::{Attention, BLOCK};
 
 use super::Pages;
+use super::entry::Entry;
 use crate::{Buf, Cpu, Staged};
 
 /// Numbers below which a region of the pool costs more than it saves.
@@ -31,8 +32,8 @@ pub(super) struct Writes {
 }
 
 thread_local! {
-    /// One key in f16, on its way to its columns.
-    static NARROW: RefCell<Vec<u16>> = RefCell::default();
+    /// One key or value on its way to its place.
+    static ENTRY: RefCell<Entry> = RefCell::default();
 }
 
 impl Writes {
@@ -67,19 +68,16 @@ impl Writes {
     ) {
         self.plan(spec, pages.n_blocks, batch);
         let (key_len, value_len) = (pages.key_len(), pages.value_len());
-        let store = |i: usize, keys: &mut [u16], values: &mut [u16]| {
+        let (kernels, format, value_cols) = (cpu.kernels, pages.format, pages.value_cols);
+        let store = |i: usize, keys: &mut [u8], values: &mut [u8]| {
             let write = &self.blocks[i % self.blocks.len()];
             let first = spec.q_cols() + i / self.blocks.len() * spec.head_dim;
-            NARROW.with_borrow_mut(|narrow| {
-                narrow.resize(spec.head_dim, 0);
+            ENTRY.with_borrow_mut(|entry| {
                 for (row, slot) in write.rows.clone().zip(write.slot..) {
                     let (k, v) = qkv.row(row)[first..].split_at(spec.kv_cols());
-                    (cpu.kernels.narrow)(&k[..spec.head_dim], narrow);
-                    for (column, k) in keys.chunks_exact_mut(BLOCK).zip(&*narrow) {
-                        column[slot] = *k;
-                    }
-                    let values = &mut values[slot * pages.value_cols..][..spec.head_dim];
-                    (cpu.kernels.narrow)(&v[..spec.head_dim], values);
+                    let (k, v) = (&k[..spec.head_dim], &v[..spec.head_dim]);
+                    entry.put_key(kernels, format, (keys, slot), k);
+                    entry.put_value(kernels, format, (values, slot, value_cols), v);
                 }
             });
         };

@@ -1,9 +1,10 @@
 //! A block's keys and values as bytes, to be kept elsewhere and brought back. Copies only: no
 //! arithmetic, and no layout but that of the pages.
 
-use backend::{BLOCK, BlockId};
+use backend::BlockId;
 
 use super::Pages;
+use crate::simd::{unit, values_head, values_len};
 
 impl Pages {
     /// Bytes of one block: head after head, its keys by column and then its values by row. The
@@ -15,12 +16,18 @@ impl Pages {
     /// Copies a block into `out`.
     pub(super) fn read_block(&self, block: BlockId, out: &mut [u8]) {
         assert_eq!(out.len(), self.block_bytes(), "a whole block is read");
+        let (key_len, value_len, row) = (self.key_len(), self.value_len(), self.row_len());
         for (kv_head, out) in out.chunks_exact_mut(self.head_bytes()).enumerate() {
-            let (keys, values) = out.split_at_mut(2 * self.key_len());
-            to_bytes(self.keys(block, kv_head), keys);
-            let rows = self.values(block, kv_head).chunks_exact(self.value_cols);
-            for (row, out) in rows.zip(values.chunks_exact_mut(2 * self.head_dim)) {
-                to_bytes(&row[..self.head_dim], out);
+            let part = self.part(block, kv_head);
+            let (keys, out) = out.split_at_mut(key_len);
+            keys.copy_from_slice(&self.keys[part * key_len..][..key_len]);
+            let values = &self.values[part * value_len..][..value_len];
+            let (scales, rows) = values.split_at(self.value_scales());
+            let (out_scales, out) = out.split_at_mut(scales.len());
+            out_scales.copy_from_slice(scales);
+            let rows = rows.chunks_exact(unit(self.format) * self.value_cols);
+            for (stored, out) in rows.zip(out.chunks_exact_mut(row)) {
+                out.copy_from_slice(&stored[..row]);
             }
         }
     }
@@ -28,15 +35,18 @@ impl Pages {
     /// Copies a block out of `bytes`.
     pub(super) fn write_block(&mut self, block: BlockId, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.block_bytes(), "a whole block is written");
-        let (key_len, value_len) = (self.key_len(), self.value_len());
+        let (key_len, value_len, row) = (self.key_len(), self.value_len(), self.row_len());
+        let (scales_len, padded) = (self.value_scales(), unit(self.format) * self.value_cols);
         for (kv_head, bytes) in bytes.chunks_exact(self.head_bytes()).enumerate() {
-            let part = kv_head * self.n_blocks + block as usize;
-            let (keys, values) = bytes.split_at(2 * key_len);
-            from_bytes(keys, &mut self.keys[part * key_len..][..key_len]);
-            let rows =
-                self.values[part * value_len..][..value_len].chunks_exact_mut(self.value_cols);
-            for (row, bytes) in rows.zip(values.chunks_exact(2 * self.head_dim)) {
-                from_bytes(bytes, &mut row[..self.head_dim]);
+            let part = self.part(block, kv_head);
+            let (keys, bytes) = bytes.split_at(key_len);
+            self.keys[part * key_len..][..key_len].copy_from_slice(keys);
+            let values = &mut self.values[part * value_len..][..value_len];
+            let (scales, rows) = values.split_at_mut(scales_len);
+            let (new_scales, bytes) = bytes.split_at(scales_len);
+            scales.copy_from_slice(new_scales);
+            for (stored, bytes) in rows.chunks_exact_mut(padded).zip(bytes.chunks_exact(row)) {
+                stored[..row].copy_from_slice(bytes);
             }
         }
     }
@@ -45,20 +55,18 @@ impl Pages {
         self.keys.len() / (self.n_blocks * self.key_len()).max(1)
     }
 
-    /// Bytes of the keys and values of one block and head.
+    /// Bytes of the keys and values of one block and head. Padding needs no scales of its own.
     fn head_bytes(&self) -> usize {
-        2 * 2 * BLOCK * self.head_dim
+        self.key_len() + values_len(self.format, self.head_dim)
     }
-}
 
-fn to_bytes(stored: &[u16], out: &mut [u8]) {
-    for (out, stored) in out.as_chunks_mut().0.iter_mut().zip(stored) {
-        *out = stored.to_le_bytes();
+    /// Bytes of the scales of a block's values.
+    fn value_scales(&self) -> usize {
+        values_head(self.format, self.value_cols)
     }
-}
 
-fn from_bytes(bytes: &[u8], stored: &mut [u16]) {
-    for (stored, bytes) in stored.iter_mut().zip(bytes.as_chunks().0) {
-        *stored = u16::from_le_bytes(*bytes);
+    /// Bytes of a row of values without padding.
+    fn row_len(&self) -> usize {
+        unit(self.format) * self.head_dim
     }
 }

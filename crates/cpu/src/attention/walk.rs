@@ -9,7 +9,7 @@ use backend::{Attention, BLOCK};
 
 use super::plan::{Softmaxes, Tile, blocks_of, seen};
 use super::{Pages, SEGMENT};
-use crate::simd::{BlockScores, OpKernels, Running};
+use crate::simd::{BlockScores, Keys, OpKernels, Running, Values};
 use crate::{Block, BlockMut, Buf};
 
 /// What one thread computes with. Grows to what the largest layer needs, then stays.
@@ -204,12 +204,12 @@ impl Walk<'_> {
     }
 
     /// Keys by column of a block of the sequence.
-    fn keys(&self, block: usize) -> &[u16] {
+    fn keys(&self, block: usize) -> Keys<'_> {
         self.pages.keys(self.blocks[block], self.tile.kv_head)
     }
 
     /// Values by row.
-    fn values(&self, block: usize) -> &[u16] {
+    fn values(&self, block: usize) -> Values<'_> {
         self.pages.values(self.blocks[block], self.tile.kv_head)
     }
 }

@@ -1,7 +1,6 @@
 //! Kernels in plain Rust, inlined into each instruction set's own functions and vectorised there by
 //! the compiler. No arithmetic here depends on how wide that turns out.
 
-pub(super) use crate::float::f16_to_f32;
 use crate::pack::{CodePanel, FLOAT_COLS, FloatPanel, Group, LANES, Level, STAGED_ROWS};
 use crate::rounded::{GROUP, Rounded};
 

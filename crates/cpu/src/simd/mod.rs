@@ -35,12 +35,14 @@ mod ops_tests;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod ops_wide;
 mod scalar;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod words;
 
 pub(crate) use ops::{BlockScores, OpKernels, Running, VALUE_PAD};
 pub(crate) use ops_delta::{Convolution, DeltaStep, STATE_COLS, StateRow};
+pub(crate) use stored::{Keys, Values, keys_head, keys_len, unit, values_head, values_len};
 pub(crate) use words::{Available, CACHE_LINE, Place, Rows, Side, Words};
 
 /// An instruction set with kernels of its own.

@@ -27,7 +27,7 @@ use std::arch::is_aarch64_feature_detected;
 use std::marker::PhantomData;
 
 use self::products::{Mixed, Signed, Widening};
-pub(super) use self::registers::{all_f32, multiply_add, widen};
+pub(super) use self::registers::{all_f32, float, multiply, multiply_add, widen, widen_s8};
 use self::registers::{load_f32, store_u16};
 use self::row::Multiply;
 use super::words::neon::Words4;

@@ -12,6 +12,7 @@ use std::ops::Range;
 use backend::{Activation, BLOCK, NormGain, RopeLayout};
 
 use super::ops_delta::{Convolution, DeltaStep, StateRow};
+use super::{Keys, Values};
 use crate::math;
 
 /// One number per key of a block.
@@ -20,7 +21,7 @@ pub(crate) type BlockScores = [f32; BLOCK];
 /// See [`OpKernels::weigh`].
 type Weigh = fn(&mut [BlockScores], stride: usize, Range<usize>, soft_cap: Option<f32>) -> Running;
 /// See [`OpKernels::add_values`].
-type AddValues = fn(&[BlockScores], seen: Range<usize>, values: &[u16], sums: &mut [f32]);
+type AddValues = fn(&[BlockScores], seen: Range<usize>, values: Values<'_>, sums: &mut [f32]);
 
 /// The inner loops of all ops but linear layers, for one instruction set.
 pub(crate) struct OpKernels {
@@ -41,8 +42,8 @@ pub(crate) struct OpKernels {
     /// Rotates the pairs of one head by `[cos | sin]`.
     pub(crate) rotate: fn(head: &mut [f32], layout: RopeLayout, angles: &[f32]),
     /// Dot products of some queries, one after the other in `q`, with the keys of a block, whose
-    /// columns lie one after the other in `keys`, [`BLOCK`] f16 each.
-    pub(crate) scores: fn(q: &[f32], keys: &[u16], out: &mut [BlockScores]),
+    /// columns lie one after the other in `keys`, [`BLOCK`] numbers each.
+    pub(crate) scores: fn(q: &[f32], keys: Keys<'_>, out: &mut [BlockScores]),
     /// Turns scores into weights and says what they are relative to. The scores are those of one
     /// query with some consecutive blocks, every `stride`-th of the slice. The range says which keys
     /// the query sees, counted from the first of these blocks; all others weigh nothing.
@@ -272,8 +273,8 @@ pub(super) fn runs(n: usize, most: usize) -> impl Iterator<Item = Range<usize>> 
     (0..n_runs).map(move |i| i * n / n_runs..(i + 1) * n / n_runs)
 }
 
-/// The table of a file that has `scores` and `add_values` of its own: all other kernels are the
-/// bodies of this file, compiled for the named instructions.
+/// The table of a file that has `scores_of` and `add_values_of` of its own, for any way of storing:
+/// all other kernels are the bodies of this file, compiled for the named instructions.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! ops_table {
     ($features:literal) => {
@@ -363,6 +364,27 @@ macro_rules! ops_table {
         #[target_feature(enable = $features)]
         fn rotate(head: &mut [f32], layout: backend::RopeLayout, angles: &[f32]) {
             ops::rotate(head, layout, angles);
+        }
+
+        #[target_feature(enable = $features)]
+        fn scores(q: &[f32], keys: Keys<'_>, out: &mut [BlockScores]) {
+            match keys {
+                Keys::F16(keys) => scores_of(q, keys, out),
+                Keys::Int8(keys) => scores_of(q, keys, out),
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        fn add_values(
+            weights: &[BlockScores],
+            seen: Range<usize>,
+            values: Values<'_>,
+            sums: &mut [f32],
+        ) {
+            match values {
+                Values::F16(values) => add_values_of(weights, seen, values, sums),
+                Values::Int8(values) => add_values_of(weights, seen, values, sums),
+            }
         }
 
         #[target_feature(enable = $features)]

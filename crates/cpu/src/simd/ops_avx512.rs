@@ -3,10 +3,9 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use backend::BLOCK;
-
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
-use super::ops_wide::{Wide, add_some, score_some};
+use super::ops_wide::{KeySource, ValueSource, Wide, add_some, score_some};
+use super::{Keys, Values};
 
 ops_table!("avx512f,avx512bw,avx512vl,fma");
 
@@ -41,9 +40,31 @@ impl Wide for __m512 {
     }
 
     #[inline(always)]
-    unsafe fn widen(from: *const u16) -> Self {
+    unsafe fn from_f16(from: *const u16) -> Self {
         // SAFETY: readable by the trait's contract.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn from_bf16(from: *const u16) -> Self {
+        // SAFETY: readable by the trait's contract.
+        unsafe {
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(
+                from.cast(),
+            ))))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn from_i8(from: *const i8) -> Self {
+        // SAFETY: readable by the trait's contract.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(self, by: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_mul_ps(self, by) }
     }
 
     #[inline(always)]
@@ -54,8 +75,8 @@ impl Wide for __m512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
-fn scores(q: &[f32], keys: &[u16], out: &mut [BlockScores]) {
-    let head_dim = keys.len() / BLOCK;
+fn scores_of(q: &[f32], keys: impl KeySource, out: &mut [BlockScores]) {
+    let head_dim = q.len() / out.len();
     assert_eq!(q.len(), out.len() * head_dim, "one row of scores per query");
     for run in runs(out.len(), QUERIES) {
         let (q, out) = (&q[run.start * head_dim..run.end * head_dim], &mut out[run]);
@@ -81,8 +102,13 @@ fn scores(q: &[f32], keys: &[u16], out: &mut [BlockScores]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
-fn add_values(weights: &[BlockScores], seen: Range<usize>, values: &[u16], sums: &mut [f32]) {
-    let cols = values.len() / BLOCK;
+fn add_values_of(
+    weights: &[BlockScores],
+    seen: Range<usize>,
+    values: impl ValueSource,
+    sums: &mut [f32],
+) {
+    let cols = sums.len() / weights.len();
     assert_eq!(sums.len(), weights.len() * cols, "one row of sums per query");
     for run in runs(weights.len(), QUERIES) {
         let (sums, weights) = (&mut sums[run.start * cols..run.end * cols], &weights[run]);

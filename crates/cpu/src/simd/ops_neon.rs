@@ -3,11 +3,10 @@
 use std::arch::aarch64::*;
 use std::ops::Range;
 
-use backend::BLOCK;
-
-use super::neon::{all_f32, multiply_add, widen};
+use super::neon::{all_f32, float, multiply, multiply_add, widen, widen_s8};
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
-use super::ops_wide::{Wide, add_some, score_some};
+use super::ops_wide::{KeySource, ValueSource, Wide, add_some, score_some};
+use super::{Keys, Values};
 
 ops_table!("neon");
 
@@ -40,9 +39,27 @@ impl Wide for float32x4_t {
     }
 
     #[inline(always)]
-    unsafe fn widen(from: *const u16) -> Self {
+    unsafe fn from_f16(from: *const u16) -> Self {
         // SAFETY: readable by the trait's contract.
         widen(unsafe { vld1_u16(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn from_bf16(from: *const u16) -> Self {
+        // SAFETY: readable by the trait's contract.
+        unsafe { vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(from))) }
+    }
+
+    #[inline(always)]
+    unsafe fn from_i8(from: *const i8) -> Self {
+        // SAFETY: as above; this load needs no alignment.
+        let four = unsafe { from.cast::<i32>().read_unaligned() };
+        float(widen_s8(four))
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(self, by: Self) -> Self {
+        multiply(self, by)
     }
 
     #[inline(always)]
@@ -52,8 +69,8 @@ impl Wide for float32x4_t {
 }
 
 #[target_feature(enable = "neon")]
-fn scores(q: &[f32], keys: &[u16], out: &mut [BlockScores]) {
-    let head_dim = keys.len() / BLOCK;
+fn scores_of(q: &[f32], keys: impl KeySource, out: &mut [BlockScores]) {
+    let head_dim = q.len() / out.len();
     assert_eq!(q.len(), out.len() * head_dim, "one row of scores per query");
     for run in runs(out.len(), QUERIES) {
         let (q, out) = (&q[run.start * head_dim..run.end * head_dim], &mut out[run]);
@@ -73,8 +90,13 @@ fn scores(q: &[f32], keys: &[u16], out: &mut [BlockScores]) {
 
 /// Rows of values are a multiple of four vectors long, so four at a time leave no rest.
 #[target_feature(enable = "neon")]
-fn add_values(weights: &[BlockScores], seen: Range<usize>, values: &[u16], sums: &mut [f32]) {
-    let cols = values.len() / BLOCK;
+fn add_values_of(
+    weights: &[BlockScores],
+    seen: Range<usize>,
+    values: impl ValueSource,
+    sums: &mut [f32],
+) {
+    let cols = sums.len() / weights.len();
     assert_eq!(sums.len(), weights.len() * cols, "one row of sums per query");
     for run in runs(weights.len(), QUERIES) {
         let (sums, weights) = (&mut sums[run.start * cols..run.end * cols], &weights[run]);

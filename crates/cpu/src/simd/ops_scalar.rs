@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use backend::BLOCK;
-
-use super::generic::f16_to_f32;
 use super::ops::{self, BlockScores, OpKernels};
 use super::ops_delta;
+use super::{Keys, Values};
 
 pub(super) static OPS: OpKernels = OpKernels {
     center: |x| ops::center(x),
@@ -25,24 +23,24 @@ pub(super) static OPS: OpKernels = OpKernels {
     delta: |state, step, out| ops_delta::delta(state, step, out),
 };
 
-fn scores(q: &[f32], keys: &[u16], out: &mut [BlockScores]) {
-    let head_dim = keys.len() / BLOCK;
+fn scores(q: &[f32], keys: Keys<'_>, out: &mut [BlockScores]) {
+    let head_dim = q.len() / out.len();
     for (q, out) in q.chunks_exact(head_dim).zip(out) {
         out.fill(0.0);
-        for (q, column) in q.iter().zip(keys.chunks_exact(BLOCK)) {
-            for (score, key) in out.iter_mut().zip(column) {
-                *score = q.mul_add(f16_to_f32(*key), *score);
+        for (column, q) in q.iter().enumerate() {
+            for (key, score) in out.iter_mut().enumerate() {
+                *score = q.mul_add(keys.number(column, key), *score);
             }
         }
     }
 }
 
-fn add_values(weights: &[BlockScores], seen: Range<usize>, values: &[u16], sums: &mut [f32]) {
-    let cols = values.len() / BLOCK;
+fn add_values(weights: &[BlockScores], seen: Range<usize>, values: Values<'_>, sums: &mut [f32]) {
+    let cols = sums.len() / weights.len();
     for (weights, sums) in weights.iter().zip(sums.chunks_exact_mut(cols)) {
         for key in seen.clone() {
-            for (sum, value) in sums.iter_mut().zip(&values[key * cols..]) {
-                *sum = weights[key].mul_add(f16_to_f32(*value), *sum);
+            for (column, sum) in sums.iter_mut().enumerate() {
+                *sum = weights[key].mul_add(values.number(column, key, cols), *sum);
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use backend::{Activation, BLOCK, NormGain, RopeLayout};
+use backend::{Activation, BLOCK, KvFormat, NormGain, RopeLayout};
 use proptest::prelude::*;
 
-use super::Kernels;
 use super::ops::{BlockScores, OpKernels, Running};
 use super::ops_delta::{Convolution, DeltaStep, STATE_COLS};
 use super::ops_scalar::OPS;
+use super::{Kernels, Keys, Values, keys_head, values_head};
 
 fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
@@ -26,16 +26,26 @@ fn numbers(n: usize) -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(prop_oneof![-3.0f32..3.0, -120.0f32..120.0], n)
 }
 
-fn halfs(n: usize) -> impl Strategy<Value = Vec<u16>> {
-    let half = |x: f32| half::f16::from_f32(x).to_bits();
-    prop::collection::vec((-4.0f32..4.0).prop_map(half), n)
+/// A block of `cols` columns in f16, and one in 8 bits with so many bytes before its codes.
+fn block(cols: usize, head: usize) -> impl Strategy<Value = [Vec<u8>; 2]> {
+    let half = |x: f32| half::f16::from_f32(x).to_le_bytes();
+    let halfs = prop::collection::vec((-4.0f32..4.0).prop_map(half), BLOCK * cols);
+    let scale = |x: f32| half::bf16::from_f32(x).to_le_bytes();
+    let head = prop::collection::vec((0.0f32..0.1).prop_map(scale), head / 2);
+    let codes = prop::collection::vec(-127i8..=127, BLOCK * cols);
+    (halfs, head, codes).prop_map(|(halfs, head, codes)| {
+        let codes = codes.into_iter().map(|code| code as u8);
+        [halfs.concat(), head.into_iter().flatten().chain(codes).collect()]
+    })
 }
 
 /// What some queries have to do with a block: `16 * sixteens` columns, and the keys that are seen.
 #[derive(Clone, Debug)]
 struct Attending {
     q: Vec<f32>,
-    page: Vec<u16>,
+    /// In either format.
+    keys: [Vec<u8>; 2],
+    values: [Vec<u8>; 2],
     weights: Vec<BlockScores>,
     seen: Range<usize>,
 }
@@ -45,8 +55,11 @@ fn attending() -> impl Strategy<Value = Attending> {
     shape.prop_flat_map(|(n, sixteens, seen)| {
         let cols = 16 * sixteens;
         let weights = prop::collection::vec(prop::array::uniform32(0.0f32..1.0), n);
-        (numbers(n * cols), halfs(BLOCK * cols), weights)
-            .prop_map(move |(q, page, weights)| Attending { q, page, weights, seen: seen.clone() })
+        let keys = block(cols, keys_head(KvFormat::Int8, cols));
+        let values = block(cols, values_head(KvFormat::Int8, cols));
+        (numbers(n * cols), keys, values, weights).prop_map(move |(q, keys, values, weights)| {
+            Attending { q, keys, values, weights, seen: seen.clone() }
+        })
     })
 }
 
@@ -119,17 +132,22 @@ proptest! {
     }
 
     #[test]
-    fn products_have_equal_bits(Attending { q, page, weights, seen } in attending()) {
-        check(|ops| {
-            let mut out = vec![[f32::NAN; BLOCK]; weights.len()];
-            (ops.scores)(&q, &page, &mut out);
-            out.concat()
-        });
-        check(|ops| {
-            let mut sums = q.clone();
-            (ops.add_values)(&weights, seen.clone(), &page, &mut sums);
-            sums
-        });
+    fn products_have_equal_bits(Attending { q, keys, values, weights, seen } in attending()) {
+        let cols = q.len() / weights.len();
+        for (i, format) in KvFormat::ALL.into_iter().enumerate() {
+            let (keys, values) =
+                (Keys::new(format, cols, &keys[i]), Values::new(format, cols, &values[i]));
+            check(|ops| {
+                let mut out = vec![[f32::NAN; BLOCK]; weights.len()];
+                (ops.scores)(&q, keys, &mut out);
+                out.concat()
+            });
+            check(|ops| {
+                let mut sums = q.clone();
+                (ops.add_values)(&weights, seen.clone(), values, &mut sums);
+                sums
+            });
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod attention;
 pub(crate) mod gated_delta;
 
-use backend::{Backend, BlockId, DeviceError, SlotId};
+use backend::{Backend, BlockId, DeviceError, KvFormat, SlotId};
 
 use self::attention::Kept;
 use crate::Error;
@@ -17,6 +17,17 @@ use crate::step::Wiring;
 pub(crate) enum MixerWeights<B: Backend> {
     Attention(attention::AttentionWeights<B>),
     GatedDelta(gated_delta::GatedDeltaWeights<B>),
+}
+
+/// Room for what the layers remember.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// How keys and values are stored.
+    pub(crate) format: KvFormat,
+    /// Blocks of positions.
+    pub(crate) n_blocks: usize,
+    /// Recurrent states.
+    pub(crate) n_slots: usize,
 }
 
 /// What a mixer remembers between passes.
@@ -64,12 +75,13 @@ pub(crate) fn measure(mixer: &Mixer, sizes: &mut ScratchSizes) {
 }
 
 impl<B: Backend> LayerStore<B> {
-    pub(crate) fn new(mixer: &Mixer, n_blocks: usize, n_slots: usize, b: &B) -> Self {
+    pub(crate) fn new(mixer: &Mixer, room: Room, b: &B) -> Self {
+        let Room { format, n_blocks, n_slots } = room;
         match mixer {
             Mixer::Attention(attention) => match attention.keys_values {
                 KeysValues::OfMixer(mixer) => LayerStore::Borrowed(mixer),
                 KeysValues::Own | KeysValues::OneProjection => {
-                    LayerStore::Pages(b.pages(&attention.shape, n_blocks))
+                    LayerStore::Pages(b.pages(&attention.shape, format, n_blocks))
                 }
             },
             Mixer::GatedDelta(shape) => LayerStore::States(b.states(shape, n_slots)),

@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use backend::{Rope, RopeLayout};
+use backend::reference::Reference;
+use backend::{KvFormat, Rope, RopeLayout};
 use hearth_models::recipe::{AttentionMixer, Head, Mixer};
 use hearth_models::{
-    Cache, Error, FAMILIES, ModelSpec, SUPPORTED, recipe, recipe_for_context, tiny,
+    Cache, Error, FAMILIES, ModelSpec, SUPPORTED, Store, recipe, recipe_for_context, tiny,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -132,7 +133,8 @@ fn a_hybrid_has_the_published_size_and_remembers_little() {
     assert_eq!(spec.kv_bytes_per_token(), 12 * 2 * 512 * 2);
     assert_eq!(spec.state_bytes(), 36 * 4 * (32 * 128 * 128 + 3 * 8192));
     assert_eq!(spec.ropes[0].inv_freq.len(), 32);
-    let pages = spec.mixers().map(|mixer| matches!(mixer.cache(), Cache::Pages { .. }));
+    let cache = |mixer: &Mixer| mixer.cache(KvFormat::F16);
+    let pages = spec.mixers().map(|mixer| matches!(cache(mixer), Cache::Pages { .. }));
     let expected = (0..48).map(|i| i % 4 == 3);
     assert!(pages.eq(expected));
     assert_eq!(self::spec(&tiny("llama")).state_bytes(), 0);
@@ -160,6 +162,22 @@ fn a_window_bounds_what_is_read_of_the_cache() {
     assert_eq!(spec.kv_bytes_per_token(), 3 * per_layer);
     assert_eq!(spec.kv_bytes_read(1000), (40 + 40 + 1000) * per_layer);
     assert_eq!(spec.kv_bytes_read(10), 3 * 10 * per_layer);
+}
+
+/// The formula, and what a block of a device really has.
+#[test]
+fn the_cache_costs_what_its_format_takes() {
+    for family in ["llama", "gemma3_text", "phi3"] {
+        for format in KvFormat::ALL {
+            let spec = spec(&tiny(family)).with_kv_format(format);
+            let store = Store::new(&spec, 2, 1, &Reference);
+            assert_eq!(store.block_bytes(&Reference), spec.kv_bytes_per_block(), "{family}");
+        }
+    }
+    // Two heads of 16 in each of three layers: 16 codes and two scales of a key, of which 32 share a
+    // base; 16 codes and one scale of a value.
+    let eight_bit = spec(&tiny("gemma3_text")).with_kv_format(KvFormat::Int8);
+    assert_eq!(eight_bit.kv_bytes_per_token(), 3 * 2 * (16 + 4 + 1 + 16 + 2));
 }
 
 #[test]

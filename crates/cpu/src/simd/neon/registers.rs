@@ -34,6 +34,10 @@ safe! {
     }
     /// From f16.
     fn widen(x: uint16x4_t) -> float32x4_t { vcvt_f32_f16(vreinterpret_f16_u16(x)) }
+    /// From four signed bytes.
+    fn widen_s8(x: i32) -> int32x4_t {
+        vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(x)))))
+    }
     /// To the nearest f16, ties to even.
     fn narrow(x: float32x4_t) -> uint16x4_t { vreinterpret_u16_f16(vcvt_f16_f32(x)) }
 }

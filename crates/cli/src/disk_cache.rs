@@ -128,6 +128,11 @@ mod tests {
         assert_eq!(base, print(&checkpoint(), 1024, Int8), "the same rotations");
         assert_ne!(base, print(&checkpoint(), 2048, Int8), "other rotations");
         assert_ne!(base, print(&checkpoint(), 512, Exact));
+        let checkpoint = checkpoint();
+        let spec = models::recipe_for_context(&checkpoint.config, 512).unwrap();
+        let spec = &spec.with_kv_format(backend::KvFormat::Int8);
+        let identity = Identity { checkpoint: &checkpoint, spec, activations: Int8 };
+        assert_ne!(base, identity.fingerprint(), "another way to store keys and values");
         let config = tiny::config("phi3").unwrap();
         let other = |seed| print(&tiny::checkpoint(config.clone(), seed).unwrap(), 512, Int8);
         assert_ne!(other(3), other(4));

@@ -50,6 +50,7 @@ fn wrong_input_is_one_line_that_helps() {
         (&["convert", &model, &model], "choose another folder"),
         (&["convert", &model, &empty, "--bits", "7"], "--mode affine takes"),
         (&["perplexity", &model, "nowhere.txt"], "cannot read nowhere.txt"),
+        (&["perplexity", &model, &text, "--compare-f16-kv"], "add --kv-format q8"),
     ] {
         let out = home.run(args, &[("HF_HUB_OFFLINE", "1")]);
         assert_eq!(out.status.code(), Some(1), "{args:?}");

@@ -61,9 +61,28 @@ fn a_restart_finds_everything_and_clearing_leaves_nothing() {
     assert_eq!(complete(&server), (said.clone(), 0, 0));
     stop(server);
 
-    // Other arithmetic finds nothing of it.
-    let server = Server::start(&home, &["--exact-activations"]);
-    assert_eq!(complete(&server).1, 0);
+    // Other arithmetic, and another way to store keys and values, find nothing of it.
+    for option in [&["--exact-activations"][..], &["--kv-format", "q8"]] {
+        let server = Server::start(&home, option);
+        assert_eq!(complete(&server).1, 0);
+        stop(server);
+    }
+}
+
+#[test]
+fn eight_bit_keys_and_values_come_back_from_disk_too() {
+    let home = Home::new();
+    let q8 = ["--kv-format", "q8"];
+    let server = Server::start(&home, &q8);
+    let status = ask(&server, "GET", "/v1/status", "");
+    assert_eq!(status["models"][0]["engine"]["kv_format"], "q8");
+    let (said, cached, _) = complete(&server);
+    assert_eq!(cached, 0);
+    stop(server);
+    let server = Server::start(&home, &q8);
+    let (again, _, disk) = complete(&server);
+    assert_eq!(again, said);
+    assert!(disk >= 128, "{disk}");
     stop(server);
 }
 

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use backend::reference::Reference;
-use backend::{BLOCK, Backend, TokenId};
+use backend::{BLOCK, Backend, KvFormat, TokenId};
 use common::{Ask, Outcome, assert_books_balance, checkpoint, outcome, run, submit};
 use cpu::{Cpu, Options};
 use hearth_engine::{
@@ -14,9 +14,12 @@ use hearth_engine::{
 };
 use models::{Decoder, tiny};
 
-fn engine<B: Backend>(device: B, name: &str, rows: usize, seqs: usize) -> Engine {
+/// A model, by its name, and how it stores keys and values.
+type Subject<'a> = (&'a str, KvFormat);
+
+fn engine<B: Backend>(device: B, (name, format): Subject<'_>, rows: usize, seqs: usize) -> Engine {
     let checkpoint = checkpoint(name);
-    let spec = models::recipe(&checkpoint.config).unwrap();
+    let spec = models::recipe(&checkpoint.config).unwrap().with_kv_format(format);
     let decoder = Decoder::load(&spec, &checkpoint, &device).unwrap();
     let shape =
         ExecutorShape { n_blocks: 80, n_slots: 2 * seqs + 24, max_rows: rows, max_want: seqs };
@@ -30,10 +33,11 @@ fn engine<B: Backend>(device: B, name: &str, rows: usize, seqs: usize) -> Engine
 fn blocks_weigh_what_the_plan_says() {
     let device = Cpu::new(&Options { threads: 1, ..Options::default() });
     let mut n = 0;
-    for name in models::SUPPORTED {
+    let formats = |name| KvFormat::ALL.map(|format| (name, format));
+    for (name, format) in models::SUPPORTED.iter().flat_map(formats) {
         let Some(config) = tiny::config(name) else { continue };
         let checkpoint = tiny::checkpoint(config, 5).unwrap();
-        let spec = models::recipe(&checkpoint.config).unwrap();
+        let spec = models::recipe(&checkpoint.config).unwrap().with_kv_format(format);
         let shape = ExecutorShape { n_blocks: 2, n_slots: 2, max_rows: 4, max_want: 1 };
         let on_cpu = Decoder::load(&spec, &checkpoint, &device).unwrap();
         let on_reference = Decoder::load(&spec, &checkpoint, &Reference).unwrap();
@@ -80,13 +84,14 @@ fn assert_same(found: &[Outcome], expected: &[Outcome], what: &str) {
 }
 
 /// The expected answers: each request alone on a fresh engine, its prompt in one piece.
-fn alone<B: Backend>(device: impl Fn() -> B, name: &str) -> Vec<Outcome> {
-    let one = |ask: Ask| together(&mut engine(device(), name, 512, 1), &[ask]).remove(0);
+fn alone<B: Backend>(device: impl Fn() -> B, subject: Subject<'_>) -> Vec<Outcome> {
+    let one = |ask: Ask| together(&mut engine(device(), subject, 512, 1), &[ask]).remove(0);
     asks().into_iter().map(one).collect()
 }
 
-fn check<B: Backend>(device: impl Fn() -> B, name: &str, expected: &[Outcome]) {
-    let mut crowd = engine(device(), name, 512, 8);
+fn check<B: Backend>(device: impl Fn() -> B, subject: Subject<'_>, expected: &[Outcome]) {
+    let name = format!("{subject:?}");
+    let mut crowd = engine(device(), subject, 512, 8);
     let outcomes = together(&mut crowd, &asks());
     assert_same(&outcomes, expected, &format!("{name}: in a batch of 8"));
     let again = together(&mut crowd, &asks());
@@ -94,17 +99,18 @@ fn check<B: Backend>(device: impl Fn() -> B, name: &str, expected: &[Outcome]) {
     assert!(hits >= 4, "{name}: {hits} hits");
     assert_same(&again, expected, &format!("{name}: with a prefix hit"));
     for (chunk, seqs) in [(1, 1), (7, 1), (64, 1), (64, 8), (8, 8)] {
-        let outcomes = together(&mut engine(device(), name, chunk, seqs), &asks());
+        let outcomes = together(&mut engine(device(), subject, chunk, seqs), &asks());
         assert_same(&outcomes, expected, &format!("{name}: {chunk} rows, {seqs} at once"));
     }
-    check_restart(device, name, expected);
+    check_restart(device, subject, expected);
 }
 
 /// The first engine computes and keeps, the second finds it on disk.
-fn check_restart<B: Backend>(device: impl Fn() -> B, name: &str, expected: &[Outcome]) {
+fn check_restart<B: Backend>(device: impl Fn() -> B, subject: Subject<'_>, expected: &[Outcome]) {
+    let name = format!("{subject:?}");
     let dir = tempfile::tempdir().unwrap();
     let started = || {
-        let mut engine = engine(device(), name, 64, 4);
+        let mut engine = engine(device(), subject, 64, 4);
         let (dir, fingerprint) = (dir.path().to_owned(), [1; 32]);
         let options = DiskOptions { dir, max_bytes: 1 << 30, min_free_bytes: 0, fingerprint };
         engine.keep_on_disk(&options).unwrap();
@@ -123,8 +129,10 @@ fn check_restart<B: Backend>(device: impl Fn() -> B, name: &str, expected: &[Out
 #[test]
 fn the_reference_device_keeps_the_promise() {
     // Between them: windows, norms of heads, keys of other layers, a mixture of experts, recurrent states.
-    for name in ["llama", "gemma3_text", "gemma4_text", "qwen3_moe", "qwen3_next"] {
-        check(|| Reference, name, &alone(|| Reference, name));
+    let names = ["llama", "gemma3_text", "gemma4_text", "qwen3_moe", "qwen3_next"];
+    let eight_bit = ["gemma4_text", "qwen3_next"].map(|name| (name, KvFormat::Int8));
+    for subject in names.map(|name| (name, KvFormat::F16)).into_iter().chain(eight_bit) {
+        check(|| Reference, subject, &alone(|| Reference, subject));
     }
 }
 
@@ -132,11 +140,13 @@ fn the_reference_device_keeps_the_promise() {
 #[test]
 fn the_cpu_device_keeps_the_promise_with_any_number_of_threads() {
     let device = |threads| move || Cpu::new(&Options { threads, ..Options::default() });
-    let families =
+    let names =
         ["llama", "qwen2", "qwen3_moe", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text"];
-    for name in families.into_iter().chain(["affine4", "affine8", "moe_affine4"]) {
-        let expected = alone(device(1), name);
-        check(device(1), name, &expected);
-        check(device(2), name, &expected);
+    let names = names.into_iter().chain(["affine4", "affine8", "moe_affine4"]);
+    let eight_bit = ["llama", "gemma3_text", "moe_affine4"].map(|name| (name, KvFormat::Int8));
+    for subject in names.map(|name| (name, KvFormat::F16)).chain(eight_bit) {
+        let expected = alone(device(1), subject);
+        check(device(1), subject, &expected);
+        check(device(2), subject, &expected);
     }
 }

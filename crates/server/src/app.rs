@@ -80,6 +80,8 @@ pub(crate) struct Loaded {
     pub(crate) id: String,
     pub(crate) stats: Stats,
     pub(crate) bounds: Bounds,
+    /// How keys and values are stored.
+    pub(crate) kv_format: &'static str,
     /// The engine's thread is there.
     pub(crate) alive: bool,
 }
@@ -106,6 +108,7 @@ impl Shared {
             id: model.id.clone(),
             stats: model.engine.stats(),
             bounds: model.engine.bounds(),
+            kv_format: model.kv_format,
             alive: model.engine.is_alive(),
         };
         self.chat.models().iter().map(loaded).collect()

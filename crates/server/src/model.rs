@@ -29,6 +29,8 @@ pub struct Model {
     pub context: usize,
     /// Why it is not more.
     pub context_limit: ContextLimit,
+    /// How keys and values are stored, for people.
+    pub kv_format: &'static str,
     /// When it was loaded, in seconds since 1970.
     pub created: u64,
 }

@@ -57,6 +57,8 @@ struct Facts {
     bytes_read_per_token: u64,
     trained_context: usize,
     context: usize,
+    /// How keys and values are stored.
+    kv_format: &'static str,
     kv_bytes_per_token: usize,
     /// Cache for that many tokens of context at once.
     cache_tokens: usize,
@@ -113,6 +115,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         bytes_read_per_token: opened.footprint.bytes_per_token,
         trained_context: models::recipe(&checkpoint.config)?.max_positions,
         context: opened.plan.context,
+        kv_format: spec.kv_format.name(),
         kv_bytes_per_token: spec.kv_bytes_per_token(),
         cache_tokens: opened.plan.shape.n_blocks * BLOCK,
         memory: Memory::of(&opened, budget),
@@ -229,6 +232,7 @@ impl Facts {
             ("one token", format!("reads {} of weights", human_bytes(self.bytes_read_per_token))),
             ("context", format!("{} tokens; made for {}", self.context, self.trained_context)),
         ];
+        lines.push(("keys, values", format!("in {}", self.kv_format)));
         lines.extend(self.memory.lines(self.context, self.cache_tokens));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         lines

@@ -1,4 +1,5 @@
-//! `hearth perplexity`: how well a model predicts a text, and what 8-bit activations cost.
+//! `hearth perplexity`: how well a model predicts a text, and what 8-bit activations, or 8-bit keys
+//! and values, cost.
 
 mod npy;
 mod score;
@@ -7,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use backend::{BLOCK, Batch, Span, TokenId};
+use backend::{BLOCK, Batch, KvFormat, Span, TokenId};
 use engine::{Executor, ExecutorShape};
 
 use self::score::{Comparison, Score};
@@ -18,7 +19,8 @@ use crate::progress::Meter;
 const EXAMPLES: &str = "\
 Examples:
   hearth perplexity default README.md
-  hearth perplexity ./model.gguf book.txt --window 512 --compare-exact";
+  hearth perplexity ./model.gguf book.txt --window 512 --compare-exact
+  hearth perplexity default README.md --kv-format q8 --compare-f16-kv";
 
 /// Measure how well a model predicts a text
 ///
@@ -40,6 +42,9 @@ pub(crate) struct Args {
     /// Also run with f32 activations and compare: perplexity, KL divergence, top-1 agreement
     #[arg(long, conflicts_with = "exact_activations")]
     compare_exact: bool,
+    /// Also run with keys and values in f16 and compare likewise
+    #[arg(long, conflicts_with = "compare_exact")]
+    compare_f16_kv: bool,
     /// Write the logits of all positions, f32 [tokens, vocabulary], in NumPy's format
     #[arg(long, value_name = "FILE")]
     logits: Option<PathBuf>,
@@ -47,10 +52,29 @@ pub(crate) struct Args {
     load: LoadArgs,
 }
 
+impl Args {
+    /// What the model is compared with: its name, and how it is loaded.
+    fn against(&self) -> Option<(&'static str, LoadArgs)> {
+        let load = self.load.clone();
+        if self.compare_exact {
+            Some(("f32 activations", LoadArgs { exact_activations: true, ..load }))
+        } else if self.compare_f16_kv {
+            Some(("f16 keys and values", LoadArgs { kv_format: KvFormat::F16, ..load }))
+        } else {
+            None
+        }
+    }
+}
+
 /// Rows per pass. All of them are wanted, so this bounds the memory for logits.
 const ROWS: usize = 64;
 
 pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
+    if args.compare_f16_kv && args.load.kv_format == KvFormat::F16 {
+        bail!(
+            "--compare-f16-kv compares with f16, which is what --kv-format says: add --kv-format q8"
+        );
+    }
     let path = super::resolve(&args.model, env)?;
     let opened = Opened::new(&path, &args.load, Crowd::ONE)?;
     let mut tokens = read_tokens(&args.file, &opened)?;
@@ -60,12 +84,13 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     }
     let window = args.window.clamp(2, opened.plan.context);
     let mut model = Model::new(&opened, &args.load, window)?;
-    let mut exact = match args.compare_exact {
-        true => {
-            let load = LoadArgs { exact_activations: true, ..args.load.clone() };
-            Some(Model::new(&opened, &load, window)?)
+    let against = args.against();
+    let mut reference = match &against {
+        Some((_, load)) => {
+            let opened = Opened::new(&path, load, Crowd::ONE)?;
+            Some(Model::new(&opened, load, window)?)
         }
-        false => None,
+        None => None,
     };
     let vocab = opened.spec.vocab;
     let mut file = match &args.logits {
@@ -73,7 +98,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         None => None,
     };
 
-    let (mut score, mut exact_score) = (Score::default(), Score::default());
+    let (mut score, mut reference_score) = (Score::default(), Score::default());
     let mut comparison = Comparison::default();
     let meter = Meter::steps("reading", tokens.len() as u64);
     for window in tokens.chunks(window) {
@@ -82,10 +107,10 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
             let logits = model.run(rows, start)?;
             let next = &window[start + 1..window.len().min(start + ROWS + 1)];
             score.add_rows(logits.chunks_exact(vocab), next);
-            if let Some(exact) = &mut exact {
-                let reference = exact.run(rows, start)?;
-                exact_score.add_rows(reference.chunks_exact(vocab), next);
-                for (p, q) in reference.chunks_exact(vocab).zip(logits.chunks_exact(vocab)) {
+            if let Some(reference) = &mut reference {
+                let wanted = reference.run(rows, start)?;
+                reference_score.add_rows(wanted.chunks_exact(vocab), next);
+                for (p, q) in wanted.chunks_exact(vocab).zip(logits.chunks_exact(vocab)) {
                     comparison.add(p, q);
                 }
             }
@@ -100,9 +125,9 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         file.finish()?;
     }
     writeln!(out, "{score}")?;
-    if exact.is_some() {
-        writeln!(out, "with f32 activations: {exact_score}")?;
-        writeln!(out, "8-bit against f32 activations: {comparison}")?;
+    if let Some((what, _)) = against {
+        writeln!(out, "with {what}: {reference_score}")?;
+        writeln!(out, "8-bit against {what}: {comparison}")?;
     }
     Ok(())
 }

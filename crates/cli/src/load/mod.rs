@@ -7,6 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use backend::KvFormat;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::{Executor, ExecutorShape, Limits, ModelExecutor};
 use models::{Decoder, Footprint, ModelSpec};
 use weights::{Checkpoint, TokenizerFile, gguf};
@@ -38,6 +40,9 @@ pub(crate) struct LoadArgs {
     /// of the limit, at most 4 contexts]
     #[arg(long, value_name = "SIZE")]
     pub(crate) kv_memory: Option<Size>,
+    /// How keys and values are kept: q8 takes about half the memory of f16 and is a little less exact
+    #[arg(long, value_name = "FORMAT", default_value = "f16", value_parser = kv_formats())]
+    pub(crate) kv_format: KvFormat,
     /// Memory for everything, mapped weights included, such as 8GiB or 80% of the machine's
     /// [default: 90% of what is free]
     #[arg(long, value_name = "SIZE")]
@@ -57,6 +62,11 @@ fn threads(text: &str) -> Result<usize, String> {
         Ok(n) if (1..=most).contains(&n) => Ok(n),
         _ => Err(format!("must be 1 to {most}; this machine has {processors} processors")),
     }
+}
+
+fn kv_formats() -> impl TypedValueParser<Value = KvFormat> {
+    let names = KvFormat::ALL.map(KvFormat::name);
+    PossibleValuesParser::new(names).map(|name| KvFormat::named(&name).unwrap_or_default())
 }
 
 impl LoadArgs {
@@ -132,7 +142,8 @@ impl Opened {
     ) -> Result<Opened> {
         let checkpoint = Checkpoint::open(path)?;
         let made_for = models::recipe(&checkpoint.config)
-            .with_context(|| format!("cannot run the model at {}", path.display()))?;
+            .with_context(|| format!("cannot run the model at {}", path.display()))?
+            .with_kv_format(args.kv_format);
         let most = made_for.max_positions;
         if let Some(asked) = args.context.filter(|asked| !(1..=most).contains(asked)) {
             bail!("--context {asked} is out of range: this model was made for 1 to {most} tokens");
@@ -142,7 +153,8 @@ impl Opened {
         let text_bytes = text_files * TEXT_BYTES_PER_FILE_BYTE;
         let wanted = Wanted { spec: &made_for, footprint, text_bytes, crowd };
         let plan = Plan::new(&wanted, args, budget)?;
-        let spec = models::recipe_for_context(&checkpoint.config, plan.context)?;
+        let spec = models::recipe_for_context(&checkpoint.config, plan.context)?
+            .with_kv_format(args.kv_format);
         let activations = args.options().activations;
         Ok(Opened { checkpoint, spec, footprint, plan, disk: None, crowd, activations })
     }
@@ -255,6 +267,7 @@ impl Opened {
             defaults: self.defaults(&name.id),
             context: self.plan.context,
             context_limit: self.plan.context_limit,
+            kv_format: self.spec.kv_format.name(),
             created: since.map_or(0, |since| since.as_secs()),
         })
     }

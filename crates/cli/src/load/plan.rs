@@ -233,6 +233,18 @@ mod tests {
         check(4096 / 32 * block, Some(4096), 0);
     }
 
+    /// 19 bytes for 16 numbers, where f16 takes 32.
+    #[test]
+    fn the_format_decides_what_the_cache_takes() {
+        let spec = spec().with_kv_format(backend::KvFormat::Int8);
+        assert_eq!(spec.kv_bytes_per_token(), 6 * 2 * (2 * 64 + 64 / 4 + 64 / 16 + 64 / 16));
+        let footprint = Footprint { weight_bytes: 0, copied_bytes: 0, bytes_per_token: 0 };
+        let wanted = Wanted { spec: &spec, footprint, text_bytes: 0, crowd: Crowd::ONE };
+        let args = LoadArgs::default();
+        let plan = Plan::new(&wanted, &args, Budget { limit: 8 << 30, baseline: 0 }).unwrap();
+        assert_eq!(plan.cost.cache, 4 * 4096 * spec.kv_bytes_per_token() as u64);
+    }
+
     #[test]
     fn what_does_not_fit_is_refused_with_numbers() {
         let message = plan(&LoadArgs::default(), 64 << 20).unwrap_err().to_string();

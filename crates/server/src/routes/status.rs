@@ -84,12 +84,13 @@ fn model(app: &App, listing: &Listing, loaded: Option<&Loaded>) -> Value {
 
 /// What the engine of a loaded model says of itself.
 fn engine(loaded: &Loaded) -> Value {
-    let Loaded { stats, bounds, alive, .. } = loaded;
+    let Loaded { stats, bounds, alive, kv_format, .. } = loaded;
     let (pace, totals) = (&stats.pace, &stats.totals);
     let ms = |time: Duration| rounded(time.as_secs_f64() * 1000.0);
     json!({
         "alive": alive,
         "context": bounds.context,
+        "kv_format": kv_format,
         "running": stats.running,
         "waiting": stats.waiting,
         "parked": stats.parked,

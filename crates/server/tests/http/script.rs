@@ -157,6 +157,7 @@ impl Script {
             defaults: self.defaults,
             context: self.limits.context,
             context_limit: ContextLimit::Setting,
+            kv_format: "f16",
             created: 1_790_000_000,
         }
     }

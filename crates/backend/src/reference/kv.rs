@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_all_keys_have_in_common_costs_nothing() {
         let rest = |i: usize, seed: usize| ((i * 7 + seed * 64) as f32).sin();
-        let common = |i: usize| if i % 30 == 0 { 150.0 } else { 0.0 };
+        let common = |i: usize| if i.is_multiple_of(30) { 150.0 } else { 0.0 };
         let key = |seed| (0..64).map(|i| common(i) + rest(i, seed)).collect::<Vec<f32>>();
         for (x, read) in key(1).into_iter().zip(key_through(&key(0), &key(1))) {
             // Differences from the base are at most two, and half of what bf16 leaves of 150.

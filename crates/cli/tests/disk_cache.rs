@@ -51,6 +51,8 @@ fn a_restart_finds_everything_and_clearing_leaves_nothing() {
     // Whole blocks come from disk; memory knows their beginnings as well.
     let whole = in_memory / 32 * 32;
     let server = Server::start(&home, &[]);
+    // It looks through its folder while it serves.
+    while ask(&server, "GET", "/v1/cache/stats", "")["models"][0]["disk"]["blocks"] == 0 {}
     assert_eq!(complete(&server), (said.clone(), whole, whole));
     let stats = ask(&server, "GET", "/v1/cache/stats", "")["models"][0].take();
     assert_eq!(stats["tokens_from_disk"], whole);

@@ -131,7 +131,8 @@ impl Handle {
         cleared.recv().map_err(|_| self.gone())
     }
 
-    /// Waits until everything that is cached is on disk, if anything is kept there.
+    /// Waits until everything that is cached is on disk, and what was there from before is found; if
+    /// anything is kept there.
     pub fn flush(&self) -> Result<(), Refused> {
         let (sender, done) = channel();
         self.commands.send(Command::Flush(sender)).map_err(|_| self.gone())?;

@@ -19,6 +19,7 @@ fn disk(dir: &Path) -> DiskOptions {
 fn started(toy: Toy, dir: &Path, seqs: usize) -> Engine {
     let mut engine = engine(toy, limits(64, seqs, 2000));
     engine.keep_on_disk(&disk(dir)).unwrap();
+    engine.flush();
     engine
 }
 
@@ -206,6 +207,7 @@ fn stopping_writes_what_is_left() {
     handle.shutdown();
     let expected = outcome(answer);
     let handle = start_with_disk(Box::new(Toy::new(40)), limits(64, 1, 500), &disk(dir.path()));
+    handle.flush().unwrap();
     let again = outcome(answer_of(&handle));
     assert_eq!(again.said(), expected.said());
     assert_eq!(usage(&again).disk_tokens, 288);
@@ -286,6 +288,7 @@ proptest! {
         let begin = || {
             let mut engine = engine(toy(), limits(24, 3, 180));
             engine.keep_on_disk(&DiskOptions { max_bytes, ..disk(dir.path()) }).unwrap();
+            engine.flush();
             engine
         };
         let mut engine = begin();

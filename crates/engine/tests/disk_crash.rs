@@ -26,6 +26,7 @@ fn disk(dir: &Path) -> DiskOptions {
 fn started(dir: &Path) -> Engine {
     let mut engine = engine(Toy::with_padding(400, 50_000), limits(256, 2, 2000));
     engine.keep_on_disk(&disk(dir)).unwrap();
+    engine.flush();
     engine
 }
 

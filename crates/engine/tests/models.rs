@@ -114,6 +114,7 @@ fn check_restart<B: Backend>(device: impl Fn() -> B, subject: Subject<'_>, expec
         let (dir, fingerprint) = (dir.path().to_owned(), [1; 32]);
         let options = DiskOptions { dir, max_bytes: 1 << 30, min_free_bytes: 0, fingerprint };
         engine.keep_on_disk(&options).unwrap();
+        engine.flush();
         engine
     };
     let mut first = started();

@@ -58,6 +58,7 @@ fn engine_on(dir: &Path, name: &str, setup: Setup) -> Engine {
     let (dir, fingerprint) = (dir.to_owned(), [1; 32]);
     let disk = DiskOptions { dir, max_bytes: 1 << 20, min_free_bytes: 0, fingerprint };
     engine.keep_on_disk(&disk).unwrap();
+    engine.flush();
     engine
 }
 

@@ -146,7 +146,11 @@ fn start(executor: Box<dyn Executor>, setup: &Setup, context: usize) -> Handle {
             // The folder belongs to this proof alone, so every block in it is of this model.
             let (max_bytes, min_free_bytes, fingerprint) = (1 << 30, 0, [0; 32]);
             let disk = DiskOptions { dir: dir.clone(), max_bytes, min_free_bytes, fingerprint };
-            engine::start_with_disk(executor, limits, &disk)
+            let handle = engine::start_with_disk(executor, limits, &disk);
+            // What is there has to be known before the first question. An engine that is gone says
+            // so when it is asked one.
+            let _ = handle.flush();
+            handle
         }
     }
 }

@@ -108,8 +108,8 @@ struct OpenSegment {
 }
 
 impl Store {
-    /// Finds what is in the directory and starts the writer. `block_bytes` is the length of all
-    /// blocks.
+    /// Starts the writer, which first of all finds what is in the directory: until it has, a block
+    /// is not there. `block_bytes` is the length of all blocks.
     pub(crate) fn open(options: &DiskOptions, block_bytes: usize) -> Result<Store, DiskError> {
         Store::open_on(Medium::default(), options, block_bytes)
     }
@@ -139,11 +139,6 @@ impl Store {
         let catalog = Arc::new(Mutex::new(Catalog::default()));
         let shared = Shared { format, catalog, counters: Arc::new(Counters::default()) };
         let writer = Writer::new(shared.clone(), folder, medium);
-        writer.refresh();
-        let damaged = shared.counters.damaged.get();
-        if damaged > 0 {
-            tracing::warn!(damaged, "damaged entries of the prefix cache on disk are ignored");
-        }
         let (commands, receiver) = sync_channel((QUEUE_BYTES / block_bytes).clamp(4, 1024));
         let thread = std::thread::Builder::new().name("kv-writer".into());
         let writer = thread.spawn(move || writer.run(receiver)).map_err(io_error)?;
@@ -223,7 +218,8 @@ impl Store {
         self.shared.counters.dropped.add(1);
     }
 
-    /// Waits until everything that was handed over is in its file.
+    /// Waits until everything in the directory is found and everything that was handed over is in
+    /// its file.
     pub(crate) fn flush(&self) {
         let (done, wait) = sync_channel(1);
         if let Some(commands) = &self.commands

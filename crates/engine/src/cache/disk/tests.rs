@@ -22,7 +22,14 @@ fn options(dir: &Path, max_bytes: u64) -> DiskOptions {
 }
 
 fn open(dir: &Path) -> Store {
-    Store::open(&options(dir, PLENTY), BLOCK_BYTES).unwrap()
+    open_on(Medium::default(), &options(dir, PLENTY))
+}
+
+/// A store that has found what is there.
+fn open_on(medium: Medium, options: &DiskOptions) -> Store {
+    let store = Store::open_on(medium, options, BLOCK_BYTES).unwrap();
+    store.flush();
+    store
 }
 
 fn format() -> Format {
@@ -109,8 +116,9 @@ fn other_models_and_other_block_sizes_see_nothing() {
     let labels = chain(1, 5);
     write(&open(dir.path()), &labels);
     let other = DiskOptions { fingerprint: [8; 32], ..options(dir.path(), PLENTY) };
-    assert_eq!(found(&mut Store::open(&other, BLOCK_BYTES).unwrap(), &labels), 0);
+    assert_eq!(found(&mut open_on(Medium::default(), &other), &labels), 0);
     let mut store = Store::open(&options(dir.path(), PLENTY), BLOCK_BYTES / 2).unwrap();
+    store.flush();
     assert_eq!(found(&mut store, &labels), 0);
     drop(store);
     assert_eq!(found(&mut open(dir.path()), &labels), 5);
@@ -198,7 +206,7 @@ fn a_budget_holds_and_what_was_used_least_recently_goes_first() {
     let segment_bytes = (max_bytes / super::LEAST_SEGMENTS).max(format().sealed_len(1));
     let per_segment = (1..).take_while(|n| format().sealed_len(*n) <= segment_bytes).count();
     let all: Vec<Vec<Label>> = (0..30).map(|salt| chain(salt, per_segment)).collect();
-    let mut store = Store::open_on(medium(), &budget, BLOCK_BYTES).unwrap();
+    let mut store = open_on(medium(), &budget);
     for (at, labels) in all.iter().enumerate() {
         write(&store, labels);
         if at > 0 {
@@ -221,7 +229,7 @@ fn a_budget_holds_and_what_was_used_least_recently_goes_first() {
     for (at, path) in segments(dir.path()).iter().enumerate() {
         date(path, 2000 + at as u64);
     }
-    let mut store = Store::open_on(medium(), &budget, BLOCK_BYTES).unwrap();
+    let mut store = open_on(medium(), &budget);
     assert!(found(&mut store, &all[last[0]]) > 0);
     for salt in 100..103 {
         write(&store, &chain(salt, per_segment));
@@ -278,7 +286,7 @@ fn a_full_disk_costs_blocks_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let left = Arc::new(AtomicU64::new(room));
         let budget = options(dir.path(), PLENTY);
-        let mut store = Store::open_on(small_disk(&left), &budget, BLOCK_BYTES).unwrap();
+        let mut store = open_on(small_disk(&left), &budget);
         write(&store, &labels);
         let whole = found(&mut store, &labels);
         assert_eq!(whole as u64, store.stats().written);
@@ -306,7 +314,7 @@ fn space_that_is_to_stay_free_stays_free() {
         ..Medium::default()
     };
     let floor = DiskOptions { min_free_bytes: 1 << 20, ..options(dir.path(), PLENTY) };
-    let mut store = Store::open_on(medium, &floor, BLOCK_BYTES).unwrap();
+    let mut store = open_on(medium, &floor);
     assert_eq!(found(&mut store, &labels), 4);
     write(&store, &chain(2, 1));
     let stats = store.stats();
@@ -366,6 +374,33 @@ fn a_writer_that_cannot_follow_gives_blocks_back() {
     assert!((20 - 6..=20 - 4).contains(&refused), "{refused} refused");
     drop(go);
     store.flush();
+}
+
+/// A directory that takes long to look through keeps nobody: until it is done a block is not there,
+/// and afterwards all are, those that came meanwhile included, none of them twice.
+#[test]
+fn a_directory_is_looked_through_in_the_background() {
+    let dir = tempfile::tempdir().unwrap();
+    let labels = chain(1, 6);
+    write(&open(dir.path()), &labels);
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let slow = Medium {
+        scan: Box::new(move |path, format| {
+            // Released when the test is done with it.
+            let _ = wait.recv();
+            super::segment::scan(path, format)
+        }),
+        ..Medium::default()
+    };
+    let mut store = Store::open_on(slow, &options(dir.path(), PLENTY), BLOCK_BYTES).unwrap();
+    assert_eq!((found(&mut store, &labels), store.stats().blocks), (0, 0));
+    // Whoever computed some of it meanwhile hands it over again.
+    let (known, new) = (&labels[..2], chain(2, 3));
+    known.iter().chain(&new).for_each(|l| store.offer(*l, payload(l)).unwrap());
+    drop(go);
+    store.flush();
+    assert_eq!((found(&mut store, &labels), found(&mut store, &new)), (6, 3));
+    assert_eq!((store.stats().written, store.stats().dropped, store.stats().blocks), (3, 0, 9));
 }
 
 #[cfg(unix)]

@@ -29,6 +29,7 @@ pub(super) enum Command {
 
 type FreeBytes = Box<dyn Fn(&Path) -> Option<u64> + Send>;
 type Append = Box<dyn FnMut(&mut File, &[u8]) -> io::Result<()> + Send>;
+type Scan = Box<dyn Fn(&Path, &Format) -> io::Result<Found> + Send>;
 
 /// The disk, as far as tests need to replace it.
 pub(super) struct Medium {
@@ -36,6 +37,8 @@ pub(super) struct Medium {
     pub(super) free_bytes: FreeBytes,
     /// Adds bytes to the end of a file.
     pub(super) append: Append,
+    /// Looks into a file.
+    pub(super) scan: Scan,
     /// How long to wait after a failure before the next try.
     pub(super) pause: Duration,
 }
@@ -45,6 +48,7 @@ impl Default for Medium {
         Medium {
             free_bytes: Box::new(|path| fs4::available_space(path).ok()),
             append: Box::new(|file, bytes| file.write_all(bytes)),
+            scan: Box::new(segment::scan),
             pause: Duration::from_secs(30),
         }
     }
@@ -88,8 +92,14 @@ impl Writer {
         Writer { shared, folder, medium, state: State::Between, complained: false }
     }
 
-    /// Works until nobody can ask any more, then finishes its segment.
+    /// Has a look at the directory, which may take a while after many kills and with cold disks, and
+    /// works until nobody can ask any more, then finishes its segment.
     pub(super) fn run(mut self, commands: Receiver<Command>) {
+        self.refresh();
+        let damaged = self.shared.counters.damaged.get();
+        if damaged > 0 {
+            tracing::warn!(damaged, "damaged entries of the prefix cache on disk are ignored");
+        }
         for command in commands {
             match command {
                 Command::Write(label, payload) => self.write(&label, &payload),
@@ -112,7 +122,7 @@ impl Writer {
         let mut n_foreign = 0;
         for file in news {
             // One that went away meanwhile, or cannot be read, has nothing for us.
-            let Ok(found) = segment::scan(&file.path, &self.shared.format) else { continue };
+            let Ok(found) = (self.medium.scan)(&file.path, &self.shared.format) else { continue };
             let counters = &self.shared.counters;
             match found {
                 Found::Segment(contents) => {

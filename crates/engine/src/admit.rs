@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::cache::Charge;
+use crate::cache::{Charge, Full, SeqKey};
 use crate::engine::{Engine, Running};
 use crate::seq::Seq;
 use crate::{Event, Failure};
@@ -43,16 +43,16 @@ impl Engine {
     }
 
     /// Lets requests in, in the order of the line: a large one at the head is not passed by small
-    /// ones, so it comes in as soon as enough others have finished.
+    /// ones, so it comes in as soon as enough others have finished, or those of lower priority have
+    /// made way.
     pub(crate) fn admit(&mut self) {
-        while self.running.len() < self.limits.seqs
-            && !self.short_of_blocks
-            && let Some(next) = self.line.head()
+        while !self.short_of_blocks
+            && let Some(key) = self.open_head()
         {
-            let left = next.request.max_tokens.saturating_sub(next.n_generated());
-            let charge = Charge::new(next.tokens.len(), left, self.bounds.longest());
-            let Ok(key) = self.book.open(&next.tokens, charge, next.request.pin) else { break };
             let Some(mut seq) = self.line.pop() else { break };
+            if self.running.len() >= self.limits.seqs {
+                self.park_youngest_for(seq.place);
+            }
             seq.own = self.book.len(key);
             self.totals.resumed += u64::from(seq.times.started.is_some());
             self.totals.prefix_queries += seq.tokens.len() as u64;
@@ -62,5 +62,28 @@ impl Engine {
             self.look_around(&mut run);
             self.running.insert(at, run);
         }
+    }
+
+    /// Opens the head of the line, if there is room or those who are less urgent can make some. If
+    /// all places are taken, one of them has to go then.
+    fn open_head(&mut self) -> Option<SeqKey> {
+        let place = self.line.head()?.place;
+        if self.running.len() >= self.limits.seqs && self.n_less_urgent(place) == 0 {
+            return None;
+        }
+        match self.try_head()? {
+            Ok(key) => Some(key),
+            Err(Full { missing }) => {
+                let made = self.make_way_for(place, missing.unwrap_or(0));
+                if made { self.try_head()?.ok() } else { None }
+            }
+        }
+    }
+
+    fn try_head(&mut self) -> Option<Result<SeqKey, Full>> {
+        let next = self.line.head()?;
+        let left = next.request.max_tokens.saturating_sub(next.n_generated());
+        let charge = Charge::new(next.tokens.len(), left, self.bounds.longest());
+        Some(self.book.open(&next.tokens, charge, next.request.pin))
     }
 }

@@ -13,7 +13,9 @@ use crate::line::Line;
 use crate::sampler::Sampler;
 use crate::seq::Seq;
 use crate::tempo::{Tempo, Work};
-use crate::{Bounds, Event, Executor, ExecutorShape, Failure, Pace, Request, Stats, Totals};
+use crate::{
+    Bounds, Event, Executor, ExecutorShape, Failure, Pace, Passes, Request, Stats, Totals,
+};
 
 /// What the engine asks for the time, a few times per step. Any origin will do.
 pub type Clock = Box<dyn Fn() -> Duration + Send>;
@@ -29,8 +31,9 @@ pub struct Limits {
     pub queue: usize,
     /// Tokens of prompt and answer together.
     pub context: usize,
-    /// How long a pass may take while an answer is flowing. Chunks of prompts are cut to it, by
-    /// what passes were measured to cost, though never so short that a prompt would stand still.
+    /// How long an answer that is flowing may wait for its next token. Chunks of prompts are cut to
+    /// it, by what passes were measured to cost, though never so short that a prompt would stand
+    /// still.
     /// `None`: as long as `rows` take.
     pub stall_target: Option<Duration>,
 }
@@ -54,11 +57,16 @@ pub struct Engine {
     /// What `batch` is, to the model of what it takes.
     pub(crate) work: Work,
     pub(crate) tempo: Tempo,
+    /// When the rows of the pass were shared out.
+    pub(crate) planned: Duration,
+    /// When the logits of the latest pass were there, just before its tokens went out.
+    pub(crate) kept: Duration,
     pub(crate) logits: Vec<f32>,
     /// A block on its way from one place to another.
     pub(crate) copied: Vec<u8>,
     pub(crate) n_arrived: u64,
     pub(crate) pace: Pace,
+    pub(crate) passes: Passes,
     pub(crate) totals: Totals,
 }
 
@@ -106,10 +114,13 @@ impl Engine {
             batch: Batch::default(),
             work: Work::default(),
             tempo: Tempo::default(),
+            planned: Duration::ZERO,
+            kept: Duration::ZERO,
             logits: Vec::new(),
             copied: Vec::new(),
             n_arrived: 0,
             pace: Pace::default(),
+            passes: Passes::default(),
             totals: Totals::default(),
         }
     }
@@ -152,6 +163,7 @@ impl Engine {
             states: self.book.state_counts(),
             disk: self.spill.as_ref().map(Spill::stats),
             pace: self.pace,
+            passes: self.passes,
             totals: self.totals,
         }
     }
@@ -170,10 +182,16 @@ impl Engine {
         if self.running.is_empty() {
             return;
         }
+        let n_passes = self.totals.steps;
         if let Err(error) = self.pass(begun) {
             self.abandon(&Failure::Device(error.to_string()));
         }
-        self.pace.add_step((self.clock)().saturating_sub(begun));
+        let took = (self.clock)().saturating_sub(begun);
+        self.pace.add_step(took);
+        if self.totals.steps > n_passes {
+            self.passes.micros.add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+            self.passes.rows.add(self.batch.n_rows() as u64);
+        }
     }
 
     fn pass(&mut self, begun: Duration) -> Result<(), DeviceError> {
@@ -188,12 +206,11 @@ impl Engine {
         assert!(!turns.is_empty(), "no running sequence can get a cache block");
         self.totals.steps += 1;
         self.totals.rows += self.batch.n_rows() as u64;
-        let begun = (self.clock)();
         self.executor.step(&self.batch, &mut self.logits)?;
+        self.kept = (self.clock)();
+        self.tempo.learn(self.work, self.kept.saturating_sub(self.planned));
         self.keep(&turns)?;
-        self.save_some(self.batch.n_rows())?;
-        self.tempo.learn(self.work, (self.clock)().saturating_sub(begun));
-        Ok(())
+        self.save_some(self.batch.n_rows())
     }
 
     /// Fails every running request and starts over with an empty cache: after a pass that broke

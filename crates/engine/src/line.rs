@@ -6,12 +6,28 @@ use std::time::Duration;
 
 use crate::seq::Seq;
 
-/// A request's place among all others: priority first, then arrival. It never changes, so whoever
-/// is parked comes back before everybody who arrived later.
+/// A request's place among all others: priority first, then arrival. It stays when the request is
+/// parked, so whoever is comes back before everybody who arrived later; it changes for the better
+/// when the request makes way for one of higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub priority: i32,
     pub arrival: u64,
+    /// 0, or for those behind others the number of their own arrival, counted from 1.
+    behind: u64,
+}
+
+impl Place {
+    pub(crate) fn new(priority: i32, arrival: u64) -> Place {
+        Place { priority, arrival, behind: 0 }
+    }
+
+    /// A place behind `other` and before later arrivals of its priority. Of several who have made way
+    /// for the same one, those who arrived earlier stand before the rest.
+    pub(crate) fn behind(self, other: Place) -> Place {
+        let own = if self.behind == 0 { self.arrival + 1 } else { self.behind };
+        Place { behind: own.max(other.behind + 1), ..other }
+    }
 }
 
 /// The line. Its head is the lowest [`Place`].

@@ -108,7 +108,7 @@ impl Engine {
     /// Commits the rows of a pass, chooses a token where a sequence has caught up, and lets go of
     /// the sequences that ended.
     pub(crate) fn keep(&mut self, turns: &[Turn]) -> Result<(), DeviceError> {
-        let now = (self.clock)();
+        let now = self.kept;
         let mut ends: Vec<(usize, End)> = Vec::new();
         for turn in turns {
             let Running { key, seq } = &mut self.running[turn.seq];

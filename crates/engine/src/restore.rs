@@ -14,12 +14,15 @@ use crate::{Failure, Totals};
 
 /// Bytes that may come back in one step while answers are flowing: some milliseconds.
 const BYTES_BESIDE_OTHERS: usize = 8 << 20;
+/// Of the time until the next tokens of answers that are flowing, one part in so many may pass before
+/// nothing more is brought back: the rest is for computing them.
+const TIME_BESIDE_OTHERS: u32 = 4;
 /// Bytes that may come back in one step otherwise, which is how long a newcomer may have to wait.
 const BYTES_ALONE: usize = 64 << 20;
 
 impl Engine {
-    /// Keeps cached blocks on disk from now on, and finds those that are there. To be called before
-    /// anything else.
+    /// Keeps cached blocks on disk from now on, and finds those that are there, in the background;
+    /// [`Engine::flush`] waits for that. To be called before anything else.
     pub fn keep_on_disk(&mut self, options: &DiskOptions) -> Result<(), DiskError> {
         self.spill = Some(Spill::open(options, &*self.executor)?);
         Ok(())
@@ -49,11 +52,14 @@ impl Engine {
     pub(crate) fn restore(&mut self) -> Result<(), DeviceError> {
         let Some(spill) = &self.spill else { return Ok(()) };
         let flows = |run: &Running| run.seq.on_disk.is_empty();
-        let bytes = match self.running.iter().any(flows) {
+        let beside_others = self.running.iter().any(flows);
+        let bytes = match beside_others {
             true => BYTES_BESIDE_OTHERS,
             false => BYTES_ALONE,
         };
         let mut n_blocks = (bytes / spill.block_bytes()).max(1);
+        let target = self.limits.stall_target.filter(|_| beside_others);
+        let end = target.map(|target| self.kept + target / TIME_BESIDE_OTHERS);
         for idx in 0..self.running.len() {
             self.adopt_restored(idx);
             while !self.running[idx].seq.on_disk.is_empty() {
@@ -62,6 +68,9 @@ impl Engine {
                 }
                 n_blocks -= 1;
                 self.restore_piece(idx)?;
+                if end.is_some_and(|end| (self.clock)() >= end) {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -184,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// Waits until everything that is cached is on disk.
+    /// Waits until everything that is cached is on disk, and everything that is there was found.
     pub fn flush(&mut self) {
         while self.save_one() {}
         if let Some(spill) = &self.spill {

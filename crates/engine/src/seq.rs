@@ -52,7 +52,7 @@ impl Seq {
     pub(crate) fn new(mut request: Request, arrival: u64, submitted: Duration) -> Seq {
         let tokens = std::mem::take(&mut request.prompt);
         Seq {
-            place: Place { priority: request.priority, arrival },
+            place: Place::new(request.priority, arrival),
             request,
             n_prompt: tokens.len(),
             tokens,

@@ -12,8 +12,6 @@ use crate::plan::{Budget, Shares, share_rows};
 use crate::seq::Seq;
 use crate::tempo::Work;
 
-/// Rows that prompts get in any pass, so that they never stand still however long passes take.
-const MIN_CHUNK: usize = 16;
 /// A prompt waits for another one to compute so many tokens that both have, or more. For less it
 /// is not worth to lose a pass.
 const MIN_SHARED: usize = 2 * BLOCK;
@@ -47,8 +45,10 @@ impl Engine {
         self.executor.write_block(to, &self.copied)
     }
 
-    /// How many rows each running sequence should get.
-    pub(crate) fn shares(&self) -> Shares {
+    /// How many rows each running sequence should get. The pass begins here, as far as its time is
+    /// foreseen.
+    pub(crate) fn shares(&mut self) -> Shares {
+        self.planned = (self.clock)();
         let behind = |run: &Running| match run.seq.on_disk.is_empty() {
             true => run.seq.tokens.len() - self.book.len(run.key),
             // Waits for blocks from disk, and gets no rows.
@@ -75,8 +75,9 @@ impl Engine {
         if n_flowing == 0 {
             return usize::MAX;
         }
-        // Aims below the target, because times scatter.
-        self.tempo.rows_within(target * 4 / 5, base, depth).max(MIN_CHUNK)
+        // They wait since their latest tokens, whatever was done meanwhile.
+        let left = target.saturating_sub(self.planned.saturating_sub(self.kept));
+        self.tempo.rows_within(left, base, depth, self.limits.rows)
     }
 
     /// How many of the next rows of `b` are rows that `a` would take over. Once `a` has begun to

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::spread::{STEP_MICROS, STEP_ROWS, Spread};
 use crate::{DiskStats, Miss};
 
 /// A picture of the engine after its latest step.
@@ -23,6 +24,8 @@ pub struct Stats {
     pub disk: Option<DiskStats>,
     /// How fast it goes.
     pub pace: Pace,
+    /// How long passes took and how large they were.
+    pub passes: Passes,
     /// What was done since the start.
     pub totals: Totals,
 }
@@ -63,6 +66,21 @@ pub struct Pace {
     pub mean_answer: Duration,
 }
 
+/// Every pass since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passes {
+    /// How long it took, with all that was done around it, in microseconds.
+    pub micros: Spread<16>,
+    /// Rows of it: tokens that went through the model.
+    pub rows: Spread<13>,
+}
+
+impl Default for Passes {
+    fn default() -> Passes {
+        Passes { micros: Spread::new(STEP_MICROS), rows: Spread::new(STEP_ROWS) }
+    }
+}
+
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -90,7 +108,7 @@ pub struct Totals {
     pub prefix_waits: u64,
     /// Tokens generated.
     pub generated_tokens: u64,
-    /// Times a running request was parked because blocks ran out.
+    /// Times a running request was parked, because blocks ran out or for one of higher priority.
     pub preemptions: u64,
     /// Times a parked request went on.
     pub resumed: u64,

@@ -137,6 +137,7 @@ fn disk(dir: &Path) -> DiskOptions {
 fn started(dir: &Path, n_slots: usize) -> Engine {
     let mut engine = hybrid(2, n_slots);
     engine.keep_on_disk(&disk(dir)).unwrap();
+    engine.flush();
     engine
 }
 

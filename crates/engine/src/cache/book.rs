@@ -11,7 +11,10 @@ use crate::{Blocks, Miss, States as StateCounts};
 
 /// No room now. Whoever asked waits until others have finished.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct Full {
+    /// Blocks that would have to be given up by others. `None`: it is not blocks that are missing.
+    pub missing: Option<usize>,
+}
 
 /// One block in so many may be pinned.
 const PINNED_SHARE: usize = 4;
@@ -111,17 +114,26 @@ impl CacheBook {
         let n_pin = pin.min(tokens.len()) / BLOCK;
         let most = self.states.as_ref().map_or(usize::MAX, |states| states.n_slots() / 2);
         if self.seqs.len() >= most {
-            return Err(Full);
+            return Err(Full { missing: None });
         }
         let tail = self.states.is_some().then(Tail::default);
         self.seqs.insert(key, Seq { len: 0, blocks: Vec::new(), n_pin, charge, tail });
         self.adopt(key, tokens);
         let expected: usize = self.seqs.values().map(Seq::expected_to_need).sum();
-        if expected <= self.n_available() {
+        let missing = expected.saturating_sub(self.n_available());
+        if missing == 0 {
             return Ok(key);
         }
         self.close(key);
-        Err(Full)
+        Err(Full { missing: Some(missing) })
+    }
+
+    /// Blocks that others could count on if a sequence were closed: those that it alone holds, and
+    /// those that it is still expected to need.
+    pub(crate) fn relief(&self, key: SeqKey) -> usize {
+        let Some(seq) = self.seqs.get(&key) else { return 0 };
+        let alone = |block: &&BlockId| self.pool.holders()[**block as usize] == 1;
+        seq.blocks.iter().filter(alone).count() + seq.expected_to_need()
     }
 
     /// Takes over what the index has of `tokens` beyond what the sequence has, as far as it can go

@@ -22,7 +22,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use book::{CacheBook, Fork, Room, SeqKey};
+pub(crate) use book::{CacheBook, Fork, Full, Room, SeqKey};
 pub(crate) use charge::Charge;
 pub use disk::{DiskCleared, DiskError, DiskOptions, DiskStats};
 pub(crate) use spill::{Origin, Piece, Spill, What};

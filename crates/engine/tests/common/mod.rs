@@ -209,13 +209,18 @@ impl Executor for Toy {
 }
 
 /// A toy whose passes take time on a clock of their own: a millisecond and so many microseconds
-/// per row, and per thousand positions that rows see.
+/// per row, and per thousand positions that rows see; times a factor for each pass.
 pub struct Timed {
     pub toy: Toy,
     /// Microseconds.
     pub now: Arc<AtomicU64>,
     pub per_row: u64,
     pub per_1000_seen: u64,
+    /// By the number of the pass, from 0.
+    pub factor: Box<dyn FnMut(usize) -> f64 + Send>,
+    /// Microseconds for a block that is copied in or out.
+    pub per_copy: u64,
+    pub n_passes: usize,
 }
 
 impl Timed {
@@ -226,11 +231,29 @@ impl Timed {
 
     /// The same of any toy.
     pub fn of(toy: Toy, limits: Limits) -> (Engine, Arc<AtomicU64>) {
-        let now = Arc::new(AtomicU64::new(0));
-        let timed = Timed { toy, now: Arc::clone(&now), per_row: 60, per_1000_seen: 10 };
-        let read = Arc::clone(&now);
+        let timed = Timed { toy, ..Timed::new(0) };
+        let now = Arc::clone(&timed.now);
+        (timed.serve(limits), now)
+    }
+
+    /// 16 ms per 256 rows at the start of a prompt.
+    pub fn new(n_blocks: usize) -> Timed {
+        Timed {
+            toy: Toy::new(n_blocks),
+            now: Arc::new(AtomicU64::new(0)),
+            per_row: 60,
+            per_1000_seen: 10,
+            factor: Box::new(|_| 1.0),
+            per_copy: 0,
+            n_passes: 0,
+        }
+    }
+
+    /// An engine on its clock.
+    pub fn serve(self, limits: Limits) -> Engine {
+        let read = Arc::clone(&self.now);
         let clock = Box::new(move || Duration::from_micros(read.load(Ordering::Relaxed)));
-        (Engine::new(Box::new(timed), limits, clock), now)
+        Engine::new(Box::new(self), limits, clock)
     }
 }
 
@@ -252,7 +275,9 @@ impl Executor for Timed {
         let seen = batch.spans.iter().map(n_seen).sum::<usize>() as u64;
         let rows = batch.n_rows() as u64;
         let took = 1000 + rows * self.per_row + seen * self.per_1000_seen / 1000;
-        self.now.fetch_add(took, Ordering::Relaxed);
+        let took = took as f64 * (self.factor)(self.n_passes);
+        self.n_passes += 1;
+        self.now.fetch_add(took as u64, Ordering::Relaxed);
         self.toy.step(batch, logits)
     }
 
@@ -273,10 +298,12 @@ impl Executor for Timed {
     }
 
     fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+        self.now.fetch_add(self.per_copy, Ordering::Relaxed);
         self.toy.read_block(block, out)
     }
 
     fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.now.fetch_add(self.per_copy, Ordering::Relaxed);
         self.toy.write_block(block, bytes)
     }
 }

@@ -40,6 +40,9 @@ def make_config(model_type, values):
     return config
 
 
+ROUTERS = ("mlp.gate.weight", "feed_forward.gate.weight", "mixer.gate.weight", "router.weight")
+
+
 def is_gain(name):
     return any(part in name for part in ("norm", "ln_")) and not name.endswith("bias")
 
@@ -69,13 +72,13 @@ def randomise(model, seed):
             value = 0.35 * noise + neutral(model, name)
             if "Gemma4" in type(model).__name__ and "q_norm" in name:
                 value *= 0.5  # Its scores have no other scale, and steep ones magnify what f16 rounds off.
-        elif name.endswith(("A_log", "dt_bias", "conv1d.weight")):
+        elif name.endswith(("A_log", "dt_bias", "conv1d.weight", ".D")):
             value = 0.8 * noise
         elif name.endswith("bias"):
             value = 0.5 * noise
         elif "embed_tokens" in name:
             value = noise * (p.shape[-1] ** -0.5 if one_plus else 1.0)
-        elif name.endswith("mlp.gate.weight"):
+        elif name.endswith(ROUTERS):
             value = 2.5 * noise * p.shape[-1] ** -0.5
         else:
             value = 1.3 * noise * p.shape[-1] ** -0.5
@@ -86,9 +89,11 @@ def randomise(model, seed):
 
 
 def kv16(module, query, key, value, *args, **kwargs):
-    """The family's own attention on keys and values as an f16 cache would give them back."""
+    """The family's own attention on keys and values as an f16 cache would give them back, before any factors."""
     eager = sys.modules[type(module).__module__].eager_attention_forward
-    return eager(module, query, key.half().float(), value.half().float(), *args, **kwargs)
+    factor = getattr(module.config, "attention_in_multiplier", 1.0)
+    k, v = getattr(module, "key_multiplier", 1.0) * factor, factor
+    return eager(module, query, (key / k).half().float() * k, (value / v).half().float() * v, *args, **kwargs)
 
 
 ALL_ATTENTION_FUNCTIONS.register("kv16", kv16)

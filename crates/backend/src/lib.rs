@@ -10,15 +10,20 @@ mod batch;
 pub mod conformance;
 mod kv;
 pub mod ops;
+mod recurrence;
 pub mod reference;
 mod spec;
 
 pub use batch::{Batch, BlockId, SlotId, Span, TokenId};
 pub use kv::{KEY_GROUP, KvFormat, VALUE_GROUP};
 pub use ops::{Backend, DeviceError};
+pub use recurrence::{
+    DeltaLayout, DeltaPlace, DeltaRule, GatedDelta, Mamba2, MambaGate, MambaScales, Recurrence,
+    ShortConv,
+};
 pub use spec::{
-    Activation, Attention, DeltaLayout, DeltaPlace, Experts, GatedDelta, Gating, LayerInputs,
-    NormCenter, NormGain, NormOrder, NormSpan, QueryGrowth, Rope, RopeLayout,
+    Activation, Attention, Experts, Gating, LayerInputs, NormCenter, NormGain, NormOrder, NormSpan,
+    QueryGrowth, Rope, RopeLayout,
 };
 
 /// Positions per KV block.

@@ -12,12 +12,14 @@
 use weights::Matrix;
 
 mod layer_inputs;
+mod recurrent;
 
 pub use layer_inputs::{LayerInputOps, RowsOf};
+pub use recurrent::{ConvWeights, DeltaRows, DeltaWeights, Mamba2Weights, RecurrentOps};
 
 use crate::{
-    Activation, Attention, Batch, BlockId, Experts, GatedDelta, KvFormat, NormCenter, NormGain,
-    NormOrder, NormSpan, Rope, SlotId,
+    Activation, Attention, Batch, BlockId, Experts, KvFormat, NormCenter, NormGain, NormOrder,
+    NormSpan, Rope,
 };
 
 /// A device that can run every model.
@@ -221,76 +223,6 @@ impl<'a, V> RowNorm<'a, V> {
         RowNorm { center: NormCenter::Zero, gain, kind, bias: None, eps }
     }
 }
-
-/// Layers that carry a state from row to row, and what they remember.
-///
-/// A pass reads one state per sequence and writes others: what is kept is never written again, so a
-/// state can be shared, and giving up a guess is not to use a state.
-pub trait RecurrentOps: Memory {
-    /// States of one layer, in f32.
-    type States: Send;
-
-    /// Room for `n_slots` states.
-    fn states(&self, spec: &GatedDelta, n_slots: usize) -> Self::States;
-    /// Convolution, gated delta rule and gated norm, over rows that `spec.layout` describes. Starts
-    /// from `span.state_in`, keeps what `span.states_out` asks for, writes to no other slot.
-    ///
-    /// ```text
-    /// [q | k | v] = silu(sum over t of conv[t] * row[now - (taps - 1) + t])
-    /// q = q / sqrt(sum(q^2) + 1e-6) / sqrt(k_dim)       k = k / sqrt(sum(k^2) + 1e-6)
-    /// g = exp(-exp(a_log) * softplus(a + dt_bias))      beta = sigmoid(b)
-    /// S = g * S;   S = S + k (beta * (v - S^T k))^T;    y = S^T q
-    /// out = y / sqrt(mean(y^2) + eps) * gain * silu(z)
-    /// ```
-    ///
-    /// The first line for every convolved column, the others for every value head with the query and
-    /// key it goes with. Rows before the first are zero, and so is the first `S`. One row is the same
-    /// step as one of many.
-    fn gated_delta(
-        &self,
-        x: &Self::Buf,
-        weights: DeltaWeights<'_, Self::Vector>,
-        spec: &GatedDelta,
-        states: &mut Self::States,
-        batch: &Self::Staged,
-        out: &mut Self::Buf,
-    );
-    /// Bytes of one state, as [`RecurrentOps::read_state`] gives them.
-    fn state_bytes(&self, states: &Self::States) -> usize;
-    /// Waits for the device, then copies the state in `slot` into `out`, which is
-    /// [`RecurrentOps::state_bytes`] long: the stored bits, in this device's own layout, so that
-    /// only states of the same device and spec can take them back.
-    fn read_state(
-        &self,
-        states: &Self::States,
-        slot: SlotId,
-        out: &mut [u8],
-    ) -> Result<(), DeviceError>;
-    /// Makes `slot` hold what [`RecurrentOps::read_state`] gave, bit for bit.
-    fn write_state(&self, states: &mut Self::States, slot: SlotId, bytes: &[u8]);
-}
-
-/// The small weights of a [`RecurrentOps::gated_delta`] layer.
-#[derive(Debug)]
-pub struct DeltaWeights<'a, V> {
-    /// `taps` rows of `conv_cols` numbers, columns in the order `[q | k | v]` of all heads, the
-    /// oldest row first.
-    pub conv: &'a V,
-    /// Logarithm of the decay's rate, for each value head.
-    pub a_log: &'a V,
-    /// Added to `a`, for each value head.
-    pub dt_bias: &'a V,
-    /// Gain of the norm, `v_dim` long, the same for every head.
-    pub gain: &'a V,
-}
-
-impl<V> Clone for DeltaWeights<'_, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<V> Copy for DeltaWeights<'_, V> {}
 
 /// Mixtures of experts.
 ///

@@ -1,7 +1,5 @@
 //! Shapes and constants of the layers a device computes, as plain data.
 
-use std::ops::Range;
-
 /// Softmax attention over a paged KV cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
@@ -139,120 +137,6 @@ pub enum Gating {
     Softmax,
     /// Softmax over all experts, then the `top_k` largest divided by their sum.
     SoftmaxRenormalised,
-}
-
-/// A gated delta rule over a causal convolution: Gated DeltaNet (Yang, Kautz and Hatamizadeh 2024,
-/// arXiv 2412.06464), as Qwen3-Next has it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GatedDelta {
-    /// Query and key heads.
-    pub k_heads: usize,
-    /// Value heads, a multiple of `k_heads`. Value head `h` goes with key head
-    /// `h / (v_heads / k_heads)`.
-    pub v_heads: usize,
-    /// Columns of a query or key head.
-    pub k_dim: usize,
-    /// Columns of a value head.
-    pub v_dim: usize,
-    /// Rows that the convolution reads, the current one included; at least 2.
-    pub taps: usize,
-    /// Added to the mean square in the norm of what is read.
-    pub eps: f32,
-    /// Where things are in a row.
-    pub layout: DeltaLayout,
-}
-
-/// Where a row of a [`GatedDelta`] layer has queries, keys, values, output gates `z`, write
-/// strengths `b` and decays `a`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeltaLayout {
-    /// `[q | k | v | z | b | a]`, each of all heads.
-    ByKind,
-    /// `[q | k | v | z]` of each key head and the value heads that go with it, then `[b | a]` of
-    /// each.
-    ByHead,
-}
-
-impl GatedDelta {
-    /// Value heads of one key head.
-    pub fn group(&self) -> usize {
-        self.v_heads / self.k_heads
-    }
-
-    /// Columns of all query heads, which is also that of all key heads.
-    pub fn k_cols(&self) -> usize {
-        self.k_heads * self.k_dim
-    }
-
-    /// Columns of all value heads.
-    pub fn v_cols(&self) -> usize {
-        self.v_heads * self.v_dim
-    }
-
-    /// Columns that are convolved: `[q | k | v]`.
-    pub fn conv_cols(&self) -> usize {
-        2 * self.k_cols() + self.v_cols()
-    }
-
-    /// Columns of a whole row.
-    pub fn row_cols(&self) -> usize {
-        self.conv_cols() + self.v_cols() + 2 * self.v_heads
-    }
-
-    /// Numbers of the state of one sequence: the rows the convolution looks back at, and a
-    /// `k_dim x v_dim` matrix per value head.
-    pub fn state_len(&self) -> usize {
-        (self.taps - 1) * self.conv_cols() + self.v_heads * self.k_dim * self.v_dim
-    }
-
-    /// Where a row has what belongs to key head `head`.
-    pub fn place(&self, head: usize) -> DeltaPlace {
-        let (group, k, v) = (self.group(), self.k_dim, self.group() * self.v_dim);
-        let (k_cols, v_cols) = (self.k_cols(), self.v_cols());
-        let [q, key, value, z, b, a] = match self.layout {
-            DeltaLayout::ByKind => {
-                let gates = 2 * k_cols + 2 * v_cols;
-                [
-                    head * k,
-                    k_cols + head * k,
-                    2 * k_cols + head * v,
-                    2 * k_cols + v_cols + head * v,
-                    gates + head * group,
-                    gates + self.v_heads + head * group,
-                ]
-            }
-            DeltaLayout::ByHead => {
-                let first = head * 2 * (k + v);
-                let gates = 2 * (k_cols + v_cols) + head * 2 * group;
-                [first, first + k, first + 2 * k, first + 2 * k + v, gates, gates + group]
-            }
-        };
-        DeltaPlace {
-            q: q..q + k,
-            k: key..key + k,
-            v: value..value + v,
-            z: z..z + v,
-            b: b..b + group,
-            a: a..a + group,
-        }
-    }
-}
-
-/// Columns of a row that belong to one key head.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeltaPlace {
-    /// Its query.
-    pub q: Range<usize>,
-    /// Its key.
-    pub k: Range<usize>,
-    /// Values of its value heads.
-    pub v: Range<usize>,
-    /// Output gates of its value heads, as many as values.
-    pub z: Range<usize>,
-    /// A write strength per value head.
-    pub b: Range<usize>,
-    /// A decay per value head.
-    pub a: Range<usize>,
 }
 
 impl Activation {

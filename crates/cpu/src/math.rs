@@ -66,6 +66,26 @@ pub(crate) fn relu_squared(x: f32) -> f32 {
     relu(x) * relu(x)
 }
 
+/// `ln(1 + e^x)` within 4 units in the last place, down to where it is about 1e-38.
+#[inline(always)]
+pub(crate) fn softplus(x: f32) -> f32 {
+    /// Of `atanh(s) / s` in `s^2`, for `s <= 1/3`, from the highest power down.
+    const SERIES: [f32; 7] =
+        [1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0];
+    let small = exp(-x.abs());
+    // ln(1 + u) is twice the inverse hyperbolic tangent of u / (2 + u).
+    let s = small / (2.0 + small);
+    let log = 2.0 * s * polynomial(&SERIES, s * s);
+    let above = if x > 0.0 { x } else { 0.0 };
+    above + log
+}
+
+/// [`softplus`] in f64.
+pub(crate) fn wide_softplus(x: f32) -> f64 {
+    let x = f64::from(x);
+    x.max(0.0) + libm::log1p(libm::exp(-x.abs()))
+}
+
 /// `tanh x` within 4 units in the last place.
 #[inline(always)]
 pub(crate) fn tanh(x: f32) -> f32 {
@@ -171,6 +191,7 @@ mod tests {
         check(exp2_below_one, libm::exp2, [-2.0, 0.0], 3.0);
         check(sigmoid, |x| 1.0 / (1.0 + libm::exp(-x)), [-86.0, 30.0], 4.0);
         check(silu, |x| x / (1.0 + libm::exp(-x)), [-86.0, 30.0], 4.0);
+        check(softplus, |x| x.max(0.0) + libm::log1p(libm::exp(-x.abs())), [-86.0, 30.0], 4.0);
         for range in [[-1.0, 1.0], [-20.0, 20.0], [-1e-3, 1e-3]] {
             check(tanh, libm::tanh, range, 4.0);
         }
@@ -199,6 +220,9 @@ mod tests {
         assert_eq!(tanh(0.0), 0.0);
         assert_eq!(silu(-1000.0), 0.0);
         assert_eq!(silu(1000.0), 1000.0);
+        assert_eq!(softplus(-1000.0), 0.0);
+        assert_eq!(softplus(1000.0), 1000.0);
+        assert!(softplus(f32::NAN).is_nan());
         assert_eq!(gelu_erf(1000.0), 1000.0);
         assert_eq!(gelu_erf(-1000.0), 0.0);
         assert_eq!(gelu_tanh(-1000.0), 0.0);

@@ -106,6 +106,22 @@ impl<'a> Config<'a> {
         self.list(key, |value| whole(key, value, 0, MAX_COUNT))
     }
 
+    /// A list of numbers, which may be infinite in the ways that Python programs write that; absent
+    /// means empty.
+    pub(crate) fn numbers(&self, key: &str) -> Result<Vec<f64>, Error> {
+        let word = |value: &Value| match value.get("__float__").unwrap_or(value).as_str() {
+            Some("Infinity") => Some(f64::INFINITY),
+            Some("-Infinity") => Some(f64::NEG_INFINITY),
+            _ => None,
+        };
+        self.list(key, |value| word(value).map_or_else(|| finite(key, value), Ok))
+    }
+
+    /// A number above zero that may be left out; 1 then.
+    pub(crate) fn factor(&self, key: &str) -> Result<f32, Error> {
+        Ok(self.positive(key)?.unwrap_or(1.0))
+    }
+
     /// One string per layer, if there is such a list.
     pub(crate) fn per_layer(&self, key: &str, n: usize) -> Result<Option<Vec<String>>, Error> {
         if self.get(key).is_none() {

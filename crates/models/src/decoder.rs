@@ -61,6 +61,10 @@ pub struct Scratch<B: Backend> {
     pub(crate) attended: B::Buf,
     /// What the heads of attention are gated with.
     pub(crate) gate: B::Buf,
+    /// Decays of a state, where these are rows of their own.
+    pub(crate) decays: B::Buf,
+    /// What is between two projections to one of the two.
+    pub(crate) low: B::Buf,
     /// What a gated feed-forward layer has between its projections.
     pub(crate) inner: B::Buf,
     pub(crate) router: B::Buf,
@@ -93,6 +97,8 @@ pub(crate) struct ScratchSizes {
     pub(crate) qkv: usize,
     pub(crate) attended: usize,
     pub(crate) gate: usize,
+    pub(crate) decays: usize,
+    pub(crate) low: usize,
     pub(crate) inner: usize,
     pub(crate) router: usize,
     pub(crate) shared: usize,
@@ -109,7 +115,7 @@ impl ScratchSizes {
             }
             for branch in &step.branches {
                 match branch {
-                    Branch::Mixer(mixer) => mixers::measure(mixer, &mut sizes),
+                    Branch::Mixer(mixer) => mixers::measure(mixer, spec.hidden, &mut sizes),
                     Branch::Ffn(ffn) => ffn::measure(ffn, spec.hidden, &mut sizes),
                 }
             }
@@ -120,7 +126,8 @@ impl ScratchSizes {
     /// Numbers that [`Scratch::new`] allocates for each row, without logits.
     pub(crate) fn numbers_per_row(&self, spec: &ModelSpec) -> usize {
         let angles: usize = spec.ropes.iter().map(|rope| 2 * rope.inv_freq.len()).sum();
-        let ScratchSizes { more, qkv, attended, gate, inner, router, shared, shared_gate } = *self;
+        let ScratchSizes { more, qkv, attended, gate, decays, low, .. } = *self;
+        let ScratchSizes { inner, router, shared, shared_gate, .. } = *self;
         3 * spec.hidden
             + spec.layer_input_cols()
             + more
@@ -128,6 +135,8 @@ impl ScratchSizes {
             + qkv
             + attended
             + gate
+            + decays
+            + low
             + inner
             + router
             + shared
@@ -324,6 +333,8 @@ impl<B: Backend> Scratch<B> {
             qkv: rows(sizes.qkv),
             attended: rows(sizes.attended),
             gate: rows(sizes.gate),
+            decays: rows(sizes.decays),
+            low: rows(sizes.low),
             inner: rows(sizes.inner),
             router: rows(sizes.router),
             shared: rows(sizes.shared),
@@ -351,9 +362,7 @@ mod tests {
     /// What is allocated is what the plan says.
     #[test]
     fn scratch_is_what_the_plan_says() {
-        for family in
-            ["llama", "qwen2_moe", "gemma2", "gemma4_text", "phi3", "qwen3_next", "qwen3_5_text"]
-        {
+        for family in crate::SUPPORTED.iter().copied() {
             let config = tiny::config(family).expect("there is a tiny one");
             let spec = crate::recipe(&config).expect("it is sound");
             let allocated = Cell::new(0);

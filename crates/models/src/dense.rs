@@ -51,7 +51,9 @@ impl<B: Backend> NormWeights<B> {
         name: &str,
         len: usize,
     ) -> Result<Self, Error> {
-        let gain = b.vector(&loader.gain(name, len)?);
+        let mut gain = loader.gain(name, len)?;
+        gain.iter_mut().for_each(|gain| *gain *= norm.scale);
+        let gain = b.vector(&gain);
         let bias = loader.norm_bias(norm, name, len)?.map(|values| b.vector(&values));
         Ok(NormWeights { gain, kind: norm.gain, eps: norm.eps, center: norm.center, bias })
     }

@@ -9,6 +9,7 @@ use backend::NormGain;
 use weights::{Checkpoint, Matrix};
 
 use crate::Error;
+use crate::mixers::conv::Conv;
 use crate::mixers::gated_delta;
 use crate::modules::{ExpertLinear, Linear, Module, layer_name};
 use crate::recipe::{AttentionMixer, Bias, Branch, Head, Layer, Mixer, ModelSpec, Norm};
@@ -65,6 +66,7 @@ impl<'a> Loader<'a> {
         let mut loader = Loader { spec: spec.clone(), checkpoint, notes: Vec::new() };
         loader.settle_head()?;
         loader.settle_gains();
+        loader.refuse_factors_of_mlx()?;
         loader.refuse_unused_terms()?;
         loader.note_ignored_tensors();
         Ok(loader)
@@ -105,11 +107,13 @@ impl<'a> Loader<'a> {
     /// shows in nothing but the order of the convolution's axes. The numbers themselves are in the
     /// same order either way.
     fn settle_gains(&mut self) {
-        let is_delta = |branch: &Branch| matches!(branch, Branch::Mixer(Mixer::GatedDelta(_)));
-        let has_delta = |layer: &Layer| layer.branches().any(is_delta);
-        let Some(i) = self.spec.layers.iter().position(has_delta) else { return };
-        let stored = self.checkpoint.tensor(&gated_delta::conv_name(&layer_name(i)));
-        if stored.is_none_or(|conv| !matches!(conv.shape[..], [_, taps, 1] if taps > 1)) {
+        let conv = |layer: &str, branch: &Branch| match branch {
+            Branch::Mixer(Mixer::GatedDelta(shape)) => {
+                gated_delta::convs(shape, layer).first().map(Conv::weight_name)
+            }
+            _ => None,
+        };
+        if !self.is_from_mlx(conv) {
             return;
         }
         self.spec.final_norm.gain = NormGain::Stored;
@@ -124,6 +128,35 @@ impl<'a> Loader<'a> {
                     norm.gain = NormGain::Stored;
                 }
             }
+        }
+    }
+
+    /// Whether MLX has converted these files: it moves the axes of convolutions, of which `name` gives
+    /// one.
+    fn is_from_mlx(&self, name: impl Fn(&str, &Branch) -> Option<String>) -> bool {
+        let in_layer = |(i, layer): (usize, &Layer)| {
+            let layer_name = layer_name(i);
+            layer.branches().find_map(|branch| name(&layer_name, branch))
+        };
+        let conv = self.spec.layers.iter().enumerate().find_map(in_layer);
+        let stored = conv.and_then(|conv| self.checkpoint.tensor(&conv));
+        stored.is_some_and(|conv| matches!(conv.shape[..], [_, taps, 1] if taps > 1))
+    }
+
+    /// MLX multiplies some of the factors of Falcon-H1 into the weights when it converts them.
+    fn refuse_factors_of_mlx(&self) -> Result<(), Error> {
+        let scaled = |layer: &str, branch: &Branch| match branch {
+            Branch::Mixer(Mixer::Mamba2(mixer)) if mixer.has_factors() => {
+                Some(mixer.conv(layer).weight_name())
+            }
+            _ => None,
+        };
+        match self.is_from_mlx(scaled) {
+            true => Err(Error::config(
+                "ssm_multipliers",
+                "are in the weights already, as MLX converts them; use the files as published",
+            )),
+            false => Ok(()),
         }
     }
 

@@ -162,7 +162,7 @@ impl ModelSpec {
     }
 
     pub(crate) fn embedding(&self) -> Linear {
-        Linear::new("model.embed_tokens".into(), self.vocab, self.hidden)
+        Linear::new(format!("model.{}", self.embed), self.vocab, self.hidden)
     }
 
     pub(crate) fn lm_head(&self) -> Linear {

@@ -3,7 +3,7 @@
 //! Bytes of weights depend on how they are packed and are counted from a checkpoint, in
 //! [`Footprint::of`].
 
-use backend::{BLOCK, KvFormat};
+use backend::{BLOCK, KvFormat, Recurrence};
 use weights::Checkpoint;
 
 use crate::Error;
@@ -113,11 +113,15 @@ impl Mixer {
                     KeysValues::OfMixer(_) => Cache::Borrowed { bytes_per_block, window },
                 }
             }
-            Mixer::GatedDelta(shape) => {
-                Cache::State { bytes: shape.state_len().saturating_mul(size_of::<f32>()) }
-            }
+            Mixer::GatedDelta(shape) => of_states(&Recurrence::GatedDelta(shape.clone())),
+            Mixer::Mamba2(mixer) => of_states(&Recurrence::Mamba2(mixer.shape.clone())),
+            Mixer::ShortConv(mixer) => of_states(&Recurrence::ShortConv(mixer.shape.clone())),
         }
     }
+}
+
+fn of_states(spec: &Recurrence) -> Cache {
+    Cache::State { bytes: spec.state_len().saturating_mul(size_of::<f32>()) }
 }
 
 /// The weights of a model as a checkpoint stores them.

@@ -4,8 +4,8 @@
 //! with its own file under `mixers/` or `ffn/`, never a flag in a shared struct.
 
 use backend::{
-    Activation, Attention, Experts, GatedDelta, KvFormat, NormCenter, NormGain, NormOrder,
-    NormSpan, Rope,
+    Activation, Attention, Experts, GatedDelta, KvFormat, Mamba2, NormCenter, NormGain, NormOrder,
+    NormSpan, Rope, ShortConv,
 };
 
 /// Everything there is to know about a model before a single weight is read.
@@ -19,6 +19,8 @@ pub struct ModelSpec {
     pub hidden: usize,
     /// Positions the model can tell apart.
     pub max_positions: usize,
+    /// What the embedding is called, usually `embed_tokens`.
+    pub embed: &'static str,
     /// What embedded tokens are multiplied with.
     pub embed_scale: f32,
     /// What tokens bring along for every layer besides, if anything.
@@ -129,6 +131,8 @@ pub struct Norm {
     pub bias: Bias,
     /// Added to the mean square.
     pub eps: f32,
+    /// What the stored gain is multiplied with when it is loaded, usually 1.
+    pub scale: f32,
 }
 
 /// How a layer moves information between positions.
@@ -139,6 +143,40 @@ pub enum Mixer {
     /// A gated delta rule, which carries a state from position to position. A checkpoint stores the
     /// projections apart where the layout is by kind, and fused where it is by head.
     GatedDelta(GatedDelta),
+    /// A selective state space, which carries a state too.
+    Mamba2(Mamba2Mixer),
+    /// A short convolution between two gates, whose state is the last few rows.
+    ShortConv(ShortConvMixer),
+}
+
+/// A selective state space with its projections, convolution and norm: `in_proj`, `conv1d`, `norm`,
+/// `out_proj`, beside `A_log`, `dt_bias` and `D`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mamba2Mixer {
+    /// What it is called in its layer, `mixer` or `mamba`.
+    pub name: &'static str,
+    /// Heads, groups, state and gate.
+    pub shape: Mamba2,
+    /// Whether the input projection has a bias.
+    pub in_bias: Bias,
+    /// Whether the convolution has one.
+    pub conv_bias: Bias,
+    /// Whether the output projection has one.
+    pub out_bias: Bias,
+    /// What `x`, `B` and `C` are multiplied with before they are convolved, usually 1.
+    pub conv_scales: [f32; 3],
+    /// What the branch is multiplied with, usually 1.
+    pub out_scale: f32,
+}
+
+/// A short convolution between two gates with its projections: `conv.in_proj`, `conv.conv`,
+/// `conv.out_proj`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShortConvMixer {
+    /// Columns and taps.
+    pub shape: ShortConv,
+    /// Whether all three have biases.
+    pub bias: Bias,
 }
 
 /// Softmax attention with its projections.
@@ -297,6 +335,10 @@ pub enum GateUp {
     Split,
     /// `gate_up_proj`, rows in this order.
     Fused,
+    /// `w1` and `w3`; the projection down is `w2`.
+    Numbered,
+    /// `input_linear`, rows in this order; the projection down is `output_linear`.
+    InOut,
 }
 
 /// A mixture of experts.

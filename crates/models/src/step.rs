@@ -162,6 +162,29 @@ impl<B: Backend> Wiring<'_, B> {
         last.apply(b, Input::Rows(inner), out);
     }
 
+    /// [`Wiring::finish`] for what is to be multiplied with `scale`. Overwrites `more`.
+    pub(crate) fn finish_scaled(
+        &self,
+        b: &B,
+        (last, inner): (&LinearWeights<B>, &B::Buf),
+        scale: f32,
+        (x, y, more): (&mut B::Buf, &mut B::Buf, &mut B::Buf),
+    ) {
+        if scale == 1.0 {
+            return self.finish(b, (last, inner), x, y);
+        }
+        match self.exit {
+            Exit::First => {
+                last.apply(b, Input::Rows(inner), Output::Into(y));
+                b.scale(y, scale);
+            }
+            Exit::Stream | Exit::Next => {
+                last.apply(b, Input::Rows(inner), Output::Into(more));
+                b.add(if self.exit == Exit::Stream { x } else { y }, more, scale);
+            }
+        }
+    }
+
     /// Where a branch that cannot add writes down what it says; [`Wiring::leave`] takes it from there.
     pub(crate) fn said<'a>(&self, y: &'a mut B::Buf, more: &'a mut B::Buf) -> &'a mut B::Buf {
         match self.exit {

@@ -115,7 +115,7 @@ impl Trunk {
     /// An RMS norm whose stored gain is the gain.
     pub(crate) fn norm(&self, name: &'static str) -> Norm {
         let (center, gain, bias) = (NormCenter::Zero, NormGain::Stored, Bias::Absent);
-        Norm { name, center, gain, bias, eps: self.eps }
+        Norm { name, center, gain, bias, eps: self.eps, scale: 1.0 }
     }
 
     /// A layer norm whose stored gain is the gain.
@@ -165,6 +165,7 @@ impl Trunk {
             vocab: self.vocab,
             hidden: self.hidden,
             max_positions: self.max_positions,
+            embed: "embed_tokens",
             embed_scale: 1.0,
             layer_inputs: None,
             ropes,

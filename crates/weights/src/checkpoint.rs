@@ -142,7 +142,7 @@ impl Checkpoint {
     }
 
     /// The tensor of this full name; where there is none, the one that differs only by the
-    /// `model.` and `language_model.` before it.
+    /// `model.`, `language_model.` or `backbone.` before it.
     pub fn tensor(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name).or_else(|| self.tensors.get(self.aliases.get(canonical(name))?))
     }
@@ -224,14 +224,16 @@ impl Checkpoint {
     }
 }
 
-/// A name without the `model.` and `language_model.` before it, in any order and number. Programs
-/// disagree on them, and a config's keys often follow another convention than the tensors.
+/// What programs put before names.
+const PREFIXES: [&str; 3] = ["model.", "language_model.", "backbone."];
+
+/// A name without the `model.`, `language_model.` and `backbone.` before it, in any order and number.
+/// Programs disagree on them, and a config's keys often follow another convention than the tensors.
 pub(crate) fn canonical(name: &str) -> &str {
+    let shorter = |name| PREFIXES.iter().find_map(|prefix| str::strip_prefix(name, prefix));
     let mut rest = name;
-    while let Some(shorter) =
-        rest.strip_prefix("model.").or_else(|| rest.strip_prefix("language_model."))
-    {
-        rest = shorter;
+    while let Some(name) = shorter(rest) {
+        rest = name;
     }
     rest
 }

@@ -108,13 +108,15 @@ impl TextFiles {
     }
 }
 
-/// A JSON file, or `None` where it does not exist.
+/// A JSON file, or `None` where it does not exist. Python writes numbers that JSON has no word for as
+/// `Infinity` and `NaN`; they become strings.
 pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, Error> {
     if !path.exists() {
         return Ok(None);
     }
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
-    match serde_json::from_slice(&bytes) {
+    let parsed = serde_json::from_slice(&bytes);
+    match parsed.or_else(|e| serde_json::from_slice(&quote_words(&bytes)).map_err(|_| e)) {
         Ok(value) => Ok(Some(value)),
         Err(e) => Err(Error::BadConfig {
             file: path.to_owned(),
@@ -122,5 +124,51 @@ pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, Error> {
             expected: "JSON".into(),
             found: e.to_string(),
         }),
+    }
+}
+
+/// JSON as Python writes it, with quotes around the words for numbers that JSON lacks.
+fn quote_words(json: &[u8]) -> Vec<u8> {
+    const WORDS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let mut out = Vec::with_capacity(json.len());
+    let (mut rest, mut in_string) = (json, false);
+    while let [byte, ..] = rest {
+        let word = WORDS.into_iter().find(|word| !in_string && rest.starts_with(word));
+        let n = match (word, byte) {
+            (Some(word), _) => {
+                out.extend([b"\"", word, b"\""].concat());
+                rest = &rest[word.len()..];
+                continue;
+            }
+            (None, b'\\') if in_string => 2.min(rest.len()),
+            (None, b'"') => {
+                in_string = !in_string;
+                1
+            }
+            (None, _) => 1,
+        };
+        out.extend_from_slice(&rest[..n]);
+        rest = &rest[n..];
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_python_become_strings() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("config.json");
+        let text = r#"{"a": [0.0, Infinity], "b": -Infinity, "c": NaN, "d": "NaN \" Infinity \\", "e": 1}"#;
+        std::fs::write(&path, text).expect("written");
+        let value = read_json(&path).expect("readable").expect("there");
+        let expected = serde_json::json!({
+            "a": [0.0, "Infinity"], "b": "-Infinity", "c": "NaN", "d": "NaN \" Infinity \\", "e": 1,
+        });
+        assert_eq!(value, expected);
+        std::fs::write(&path, "{\"a\": Infinit}").expect("written");
+        assert!(read_json(&path).is_err());
     }
 }

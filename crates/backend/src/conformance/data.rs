@@ -148,6 +148,18 @@ impl Rows {
         Rows { rows: self.rows, cols: range.len(), data }
     }
 
+    /// The columns, cut into pieces of these widths.
+    pub(super) fn split(&self, widths: &[usize]) -> Vec<Rows> {
+        let mut first = 0;
+        let mut piece = |cols: usize| {
+            let range = first..first + cols;
+            first = range.end;
+            let data = (0..self.rows).flat_map(|r| self.row(r)[range.clone()].to_vec()).collect();
+            Rows { rows: self.rows, cols, data }
+        };
+        widths.iter().map(|cols| piece(*cols)).collect()
+    }
+
     /// The rows of `range` alone.
     pub(super) fn range(&self, range: std::ops::Range<usize>) -> Rows {
         let data = self.data[range.start * self.cols..range.end * self.cols].to_vec();

@@ -1,23 +1,14 @@
-//! The gated delta rule: ragged sequences that catch up in passes of any cut, and states that are
-//! kept, moved and gone on from.
+//! Layers with a state: ragged sequences that catch up in passes of any cut, and states that are kept,
+//! moved and gone on from.
 
-use super::data::{Rng, Rows, download, upload};
+mod cases;
+
+use super::data::{Rng, Rows, download};
 use super::passes::{self, Case as _, Pass};
 use super::{Tolerance, assert_close, assert_same_bits};
-use crate::ops::DeltaWeights;
 use crate::reference::Reference;
-use crate::{BLOCK, Backend, Batch, DeltaLayout, GatedDelta, SlotId, Span};
-
-/// A layer, and the rows of some sequences.
-#[derive(Clone)]
-struct Case {
-    spec: GatedDelta,
-    conv: Vec<f32>,
-    a_log: Vec<f32>,
-    dt_bias: Vec<f32>,
-    gain: Vec<f32>,
-    sequences: Vec<Rows>,
-}
+use crate::{BLOCK, Backend, Batch, SlotId, Span};
+use cases::{Case, cases};
 
 /// A sequence on its way: what came out so far, and where its state is.
 struct Track {
@@ -29,7 +20,7 @@ struct Track {
 struct Layer<'a, B: Backend> {
     device: &'a B,
     case: &'a Case,
-    vectors: [B::Vector; 4],
+    vectors: Vec<B::Vector>,
     states: B::States,
 }
 
@@ -38,39 +29,6 @@ struct Ask<'a> {
     rows: &'a Rows,
     state_in: Option<SlotId>,
     states_out: Vec<(usize, SlotId)>,
-}
-
-fn cases(rng: &mut Rng) -> Vec<Case> {
-    use DeltaLayout::{ByHead, ByKind};
-    let layers = [
-        ([1, 1, 32, 32], 4, ByKind),
-        ([2, 4, 32, 64], 4, ByKind),
-        ([2, 4, 32, 64], 4, ByHead),
-        // Nothing a vector register would like.
-        ([3, 3, 20, 12], 2, ByHead),
-        ([2, 6, 7, 33], 3, ByKind),
-        ([2, 4, 128, 128], 4, ByHead),
-    ];
-    let lengths = [[40, 1, 33], [65, 7, 3], [5, 97, 32]].into_iter().cycle();
-    let case = |(sizes, taps, layout): ([usize; 4], usize, DeltaLayout)| {
-        let [k_heads, v_heads, k_dim, v_dim] = sizes;
-        let spec = GatedDelta { k_heads, v_heads, k_dim, v_dim, taps, eps: 1e-5, layout };
-        // Decays from one that forgets at once to one that hardly does.
-        let a_log = (0..v_heads).map(|_| 2.0 * rng.uniform()).collect();
-        Case {
-            conv: rng.vector(taps * spec.conv_cols()),
-            a_log,
-            dt_bias: (0..v_heads).map(|_| 3.0 * rng.uniform() - 2.0).collect(),
-            gain: rng.vector(v_dim),
-            sequences: Vec::new(),
-            spec,
-        }
-    };
-    let mut cases: Vec<Case> = layers.into_iter().map(case).collect();
-    for (case, lengths) in cases.iter_mut().zip(lengths) {
-        case.sequences = lengths.map(|n| rng.rows(n, case.spec.row_cols())).to_vec();
-    }
-    cases
 }
 
 impl passes::Case for Case {
@@ -86,7 +44,7 @@ impl passes::Case for Case {
 
     /// What the layer makes of every sequence. The states go from slot to slot.
     fn run<B: Backend>(&self, device: &B, passes: &[Pass]) -> Vec<Rows> {
-        let cols = self.spec.v_cols();
+        let cols = self.spec.out_cols();
         let empty = |_: &Rows| Track { out: Rows { rows: 0, cols, data: Vec::new() }, slot: None };
         let mut tracks: Vec<Track> = self.sequences.iter().map(empty).collect();
         let n_slots = 2 * tracks.len();
@@ -127,8 +85,7 @@ impl passes::Case for Case {
 
 impl<'a, B: Backend> Layer<'a, B> {
     fn new(device: &'a B, case: &'a Case, n_slots: usize) -> Self {
-        let vectors = [&case.conv, &case.a_log, &case.dt_bias, &case.gain];
-        let vectors = vectors.map(|values| device.vector(values));
+        let vectors = case.vectors.iter().map(|values| device.vector(values)).collect();
         Layer { device, case, vectors, states: device.states(&case.spec, n_slots) }
     }
 
@@ -136,7 +93,8 @@ impl<'a, B: Backend> Layer<'a, B> {
     fn pass(&mut self, asks: &[Ask<'_>]) -> Vec<Rows> {
         let (device, spec) = (self.device, &self.case.spec);
         let mut batch = Batch::default();
-        let mut x = Rows { rows: 0, cols: spec.row_cols(), data: Vec::new() };
+        let cols = self.case.longest().cols;
+        let mut x = Rows { rows: 0, cols, data: Vec::new() };
         for ask in asks {
             let rows = x.rows..x.rows + ask.rows.rows;
             let mut span = Span::new(rows, 0, vec![0; ask.rows.rows.div_ceil(BLOCK)]);
@@ -148,12 +106,10 @@ impl<'a, B: Backend> Layer<'a, B> {
         batch.tokens = vec![0; x.rows];
         let mut staged = device.staged(x.rows);
         device.stage(&batch, &mut staged);
-        let mut out = device.buf(x.rows * spec.v_cols());
-        let [conv, a_log, dt_bias, gain] = &self.vectors;
-        let weights = DeltaWeights { conv, a_log, dt_bias, gain };
-        let states = &mut self.states;
-        device.gated_delta(&upload(device, &x), weights, spec, states, &staged, &mut out);
-        let out = download(device, &out, x.rows, spec.v_cols());
+        let mut out = device.buf(x.rows * spec.out_cols());
+        let rows = (&x, &staged);
+        self.case.run_op(device, rows, &self.vectors, &mut self.states, &mut out);
+        let out = download(device, &out, x.rows, spec.out_cols());
         batch.spans.iter().map(|span| out.range(span.rows.clone())).collect()
     }
 
@@ -186,7 +142,7 @@ pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
 /// wherever it was moved, gets what one pass over everything gives; and no other slot is touched.
 fn check_kept<B: Backend>(device: &B, case: &Case) {
     let what = case.name();
-    let rows = case.sequences.iter().max_by_key(|rows| rows.rows).expect("there are sequences");
+    let rows = case.longest();
     let n = rows.rows;
     let whole = Layer::new(device, case, 0).rest(rows, None);
     let kept = [0, 1, 2, n / 2, n - 3];
@@ -206,7 +162,7 @@ fn check_kept<B: Backend>(device: &B, case: &Case) {
         for (row, slot) in kept {
             let mut shorter = Layer::new(device, case, 10);
             let ask = Ask {
-                rows: &case_rows(case).range(0..start + row + 1),
+                rows: &case.longest().range(0..start + row + 1),
                 state_in: None,
                 states_out: vec![(start + row, 4)],
             };
@@ -214,16 +170,12 @@ fn check_kept<B: Backend>(device: &B, case: &Case) {
             let state = layer.state(slot);
             assert!(state == shorter.state(4), "{what}: the state after row {}", start + row);
             device.write_state(&mut shorter.states, 9, &state);
-            let rest = shorter.rest(&case_rows(case).range(start + row + 1..n), Some(9));
+            let rest = shorter.rest(&case.longest().range(start + row + 1..n), Some(9));
             assert_same_bits(&what, &rest, &whole.range(start + row + 1..n));
         }
         assert!(layer.state(8) == begin, "{what}: the state that was read is another");
         assert!(layer.state(7) == untouched, "{what}: a slot that nobody named was written");
     }
-}
-
-fn case_rows(case: &Case) -> &Rows {
-    case.sequences.iter().max_by_key(|rows| rows.rows).expect("there are sequences")
 }
 
 pub(super) fn check_invariance<B: Backend>(device: &B) {

@@ -1,55 +1,117 @@
-//! The gated delta rule, as loops: row after row, head after head.
+//! Layers with a state, as loops: row after row, head after head.
+//!
+//! Here is what they have in common; what a row does to a state is in a file for each rule.
 
-use super::dense::norm_row;
-use super::{Buf, Reference, activate, dot, sigmoid};
-use crate::ops::{DeltaWeights, DeviceError, RecurrentOps, RowNorm};
-use crate::{Activation, Batch, GatedDelta, NormGain, SlotId, Span};
+mod delta;
+mod mamba2;
+
+use super::{Buf, Reference, activate};
+use crate::ops::{ConvWeights, DeltaRows, DeltaWeights, DeviceError, Mamba2Weights, RecurrentOps};
+use crate::{Activation, Batch, GatedDelta, Mamba2, Recurrence, ShortConv, SlotId, Span};
 
 /// States of one layer. Each has the rows that the convolution looks back at, the oldest first, then
-/// a `k_dim x v_dim` matrix per value head.
+/// a matrix for each head.
 #[derive(Clone, Debug)]
 pub struct States {
     len: usize,
+    window: usize,
     data: Vec<f32>,
+}
+
+/// One state.
+struct State<'a> {
+    /// Rows that the convolution looks back at.
+    window: &'a mut [f32],
+    /// Matrices of all heads.
+    matrices: &'a mut [f32],
 }
 
 impl States {
     fn slot(&self, slot: SlotId) -> std::ops::Range<usize> {
         slot as usize * self.len..(slot as usize + 1) * self.len
     }
+
+    /// Takes the rows of all spans through their states: `step` changes a state by a row, and writes
+    /// what the layer makes of it.
+    fn walk(&mut self, batch: &Batch, out: &mut Buf, step: impl Fn(usize, State<'_>, &mut [f32])) {
+        for Span { rows, state_in, states_out, .. } in &batch.spans {
+            let mut state = match state_in {
+                Some(slot) => self.data[self.slot(*slot)].to_vec(),
+                None => vec![0.0; self.len],
+            };
+            for (i, row) in rows.clone().enumerate() {
+                let (window, matrices) = state.split_at_mut(self.window);
+                step(row, State { window, matrices }, out.row_mut(row));
+                for (_, slot) in states_out.iter().filter(|(after, _)| *after == i) {
+                    let place = self.slot(*slot);
+                    self.data[place].copy_from_slice(&state);
+                }
+            }
+        }
+    }
 }
 
 impl RecurrentOps for Reference {
     type States = States;
 
-    fn states(&self, spec: &GatedDelta, n_slots: usize) -> States {
-        States { len: spec.state_len(), data: vec![f32::NAN; n_slots * spec.state_len()] }
+    fn states(&self, spec: &Recurrence, n_slots: usize) -> States {
+        let (len, window) = (spec.state_len(), spec.window_len());
+        States { len, window, data: vec![f32::NAN; n_slots * len] }
     }
 
     fn gated_delta(
         &self,
-        x: &Buf,
+        x: DeltaRows<'_, Buf>,
         weights: DeltaWeights<'_, Vec<f32>>,
         spec: &GatedDelta,
         states: &mut States,
         batch: &Batch,
         out: &mut Buf,
     ) {
-        assert_eq!(x.cols, spec.row_cols(), "rows are what the layout says");
-        out.shape(x.rows, spec.v_cols());
-        for Span { rows, state_in, states_out, .. } in &batch.spans {
-            let mut state = match state_in {
-                Some(slot) => states.data[states.slot(*slot)].to_vec(),
-                None => vec![0.0; states.len],
-            };
-            for (i, row) in rows.clone().enumerate() {
-                step(x.row(row), weights, spec, &mut state, out.row_mut(row));
-                for (_, slot) in states_out.iter().filter(|(after, _)| *after == i) {
-                    let place = states.slot(*slot);
-                    states.data[place].copy_from_slice(&state);
-                }
+        assert_eq!(x.qkv.cols, spec.row_cols(), "rows are what the layout says");
+        out.shape(x.qkv.rows, spec.v_cols());
+        states.walk(batch, out, |row, state, out| {
+            let row = delta::Row { qkv: x.qkv.row(row), z: x.z.row(row), a: x.a.row(row) };
+            delta::step(row, weights, spec, state, out);
+        });
+    }
+
+    fn mamba2(
+        &self,
+        x: &Buf,
+        weights: Mamba2Weights<'_, Vec<f32>>,
+        spec: &Mamba2,
+        states: &mut States,
+        batch: &Batch,
+        out: &mut Buf,
+    ) {
+        assert_eq!(x.cols, spec.row_cols(), "rows have all parts");
+        out.shape(x.rows, spec.inner());
+        states.walk(batch, out, |row, state, out| {
+            mamba2::step(x.row(row), weights, spec, state, out);
+        });
+    }
+
+    fn short_conv(
+        &self,
+        x: &Buf,
+        weights: ConvWeights<'_, Vec<f32>>,
+        spec: &ShortConv,
+        states: &mut States,
+        batch: &Batch,
+        out: &mut Buf,
+    ) {
+        assert_eq!(x.cols, spec.row_cols(), "rows have all parts");
+        out.shape(x.rows, spec.cols);
+        states.walk(batch, out, |row, state, out| {
+            let (before, rest) = x.row(row).split_at(spec.cols);
+            let (after, values) = rest.split_at(spec.cols);
+            let fresh: Vec<f32> = before.iter().zip(values).map(|(b, x)| b * x).collect();
+            let sums = convolve(&fresh, weights, state.window);
+            for (out, (c, sum)) in out.iter_mut().zip(after.iter().zip(sums)) {
+                *out = (f64::from(*c) * sum) as f32;
             }
-        }
+        });
     }
 
     fn state_bytes(&self, states: &States) -> usize {
@@ -73,79 +135,37 @@ impl RecurrentOps for Reference {
     }
 }
 
-/// One row: changes the state, then reads it.
-fn step(
-    row: &[f32],
-    weights: DeltaWeights<'_, Vec<f32>>,
-    spec: &GatedDelta,
-    state: &mut [f32],
-    out: &mut [f32],
-) {
-    let (window, memory) = state.split_at_mut((spec.taps - 1) * spec.conv_cols());
-    let qkv = convolve(row, weights.conv, spec, window);
-    let (q, kv) = qkv.split_at(spec.k_cols());
-    let (k, v) = kv.split_at(spec.k_cols());
-    let matrices = memory.chunks_exact_mut(spec.k_dim * spec.v_dim);
-    let heads = v.chunks_exact(spec.v_dim).zip(out.chunks_exact_mut(spec.v_dim));
-    for (head, (matrix, (v, out))) in matrices.zip(heads).enumerate() {
-        let (k_head, within) = (head / spec.group(), head % spec.group());
-        let place = spec.place(k_head);
-        let of_head = |all: &[f32], scale| unit(&all[k_head * spec.k_dim..][..spec.k_dim], scale);
-        let q = of_head(q, 1.0 / (spec.k_dim as f64).sqrt());
-        let k = of_head(k, 1.0);
-        let beta = sigmoid(f64::from(row[place.b][within]));
-        let speed = softplus(f64::from(row[place.a][within] + weights.dt_bias[head]));
-        let decay = libm::exp(-libm::exp(f64::from(weights.a_log[head])) * speed);
-
-        let known = |matrix: &[f32], by: &[f64], column: usize| -> f64 {
-            let column = matrix.iter().skip(column).step_by(spec.v_dim);
-            by.iter().zip(column).map(|(by, s)| by * f64::from(*s)).sum()
-        };
-        for (j, v) in v.iter().enumerate() {
-            let delta = beta * (f64::from(*v) - decay * known(matrix, &k, j));
-            for (i, k) in k.iter().enumerate() {
-                let s = &mut matrix[i * spec.v_dim + j];
-                *s = (decay * f64::from(*s) + k * delta) as f32;
-            }
-            out[j] = known(matrix, &q, j) as f32;
-        }
-        norm_row(out, RowNorm::rms(weights.gain, NormGain::Stored, spec.eps));
-        let z = &row[place.z][within * spec.v_dim..][..spec.v_dim];
-        for (out, z) in out.iter_mut().zip(z) {
-            *out = (f64::from(*out) * activate(Activation::Silu, *z)) as f32;
-        }
-    }
-}
-
-/// The convolved `[q | k | v]` of a row, all heads of each in order. The row becomes the last one of
+/// What the convolution makes of the columns `fresh` of a row. The row becomes the last one of
 /// `window`.
-fn convolve(row: &[f32], conv: &[f32], spec: &GatedDelta, window: &mut [f32]) -> Vec<f32> {
-    let cols = spec.conv_cols();
-    let mut fresh = vec![0.0; cols];
-    for head in 0..spec.k_heads {
-        let (place, v_len) = (spec.place(head), spec.group() * spec.v_dim);
-        let starts = [0, spec.k_cols(), 2 * spec.k_cols()];
-        let pieces = [(place.q, spec.k_dim), (place.k, spec.k_dim), (place.v, v_len)];
-        for (start, (from, len)) in starts.into_iter().zip(pieces) {
-            fresh[start + head * len..][..len].copy_from_slice(&row[from]);
-        }
-    }
-    let past = |c: usize| window.iter().skip(c).step_by(cols).chain([&fresh[c]]);
+fn convolve(fresh: &[f32], weights: ConvWeights<'_, Vec<f32>>, window: &mut [f32]) -> Vec<f64> {
+    let cols = fresh.len();
     let sum = |c: usize| -> f64 {
-        let taps = conv.iter().skip(c).step_by(cols);
-        taps.zip(past(c)).map(|(tap, x)| f64::from(*tap) * f64::from(*x)).sum()
+        let past = window.iter().skip(c).step_by(cols).chain([&fresh[c]]);
+        let taps = weights.taps.iter().skip(c).step_by(cols);
+        let bias = weights.bias.map_or(0.0, |bias| f64::from(bias[c]));
+        bias + taps.zip(past).map(|(tap, x)| f64::from(*tap) * f64::from(*x)).sum::<f64>()
     };
-    let convolved = (0..cols).map(|c| activate(Activation::Silu, sum(c) as f32) as f32).collect();
+    let sums = (0..cols).map(sum).collect();
     window.copy_within(cols.., 0);
     let last = window.len() - cols;
-    window[last..].copy_from_slice(&fresh);
-    convolved
+    window[last..].copy_from_slice(fresh);
+    sums
 }
 
-/// `x` with a length of about `scale`.
-fn unit(x: &[f32], scale: f64) -> Vec<f64> {
-    let scale = scale / (dot(x, x) + 1e-6).sqrt();
-    x.iter().map(|x| f64::from(*x) * scale).collect()
+/// [`convolve`] with a SiLU behind it.
+fn convolve_silu(
+    fresh: &[f32],
+    weights: ConvWeights<'_, Vec<f32>>,
+    window: &mut [f32],
+) -> Vec<f32> {
+    let silu = |x: f64| activate(Activation::Silu, x as f32) as f32;
+    convolve(fresh, weights, window).into_iter().map(silu).collect()
+}
+
+/// Sum of the column `column` of a matrix of `cols` columns, its rows weighted.
+fn weighted(matrix: &[f32], cols: usize, column: usize, by: impl Iterator<Item = f64>) -> f64 {
+    let column = matrix.iter().skip(column).step_by(cols);
+    by.zip(column).map(|(by, s)| by * f64::from(*s)).sum()
 }
 
 /// `ln(1 + e^x)`.

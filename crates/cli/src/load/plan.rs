@@ -121,8 +121,9 @@ impl Plan {
             return Err(no_context(asked, whole, cache));
         }
         let n_blocks = match args.kv_memory {
-            Some(_) => fits,
-            None => fits.min(4 * per_context),
+            Some(_) if spec.kv_bytes_per_block() > 0 => fits,
+            // Where blocks weigh nothing they are only counted.
+            _ => fits.min(4 * per_context),
         };
         let shares = Shares { blocks: n_blocks, states: shares.states.min(n_blocks) };
         let context = asked.min(n_blocks.saturating_mul(BLOCK));
@@ -261,6 +262,25 @@ mod tests {
         };
         let message = plan(&args, 512 << 20).unwrap_err().to_string();
         assert!(message.contains("4096 tokens of context take 12.00 MiB"), "{message}");
+    }
+
+    /// A model that keeps states and nothing else: the context costs nothing.
+    #[test]
+    fn a_model_without_keys_and_values_has_all_its_context() {
+        let spec = models::recipe(&models::tiny::config("mamba2").unwrap()).unwrap();
+        let footprint =
+            Footprint { weight_bytes: 1 << 20, copied_bytes: 1 << 10, bytes_per_token: 0 };
+        let crowd = Crowd { seqs: 4, ..Crowd::ONE };
+        let wanted = Wanted { spec: &spec, footprint, text_bytes: 1 << 20, crowd };
+        let budget = Budget { limit: 64 << 20, baseline: 10 << 20 };
+        for kv_memory in [None, Some(Size::Bytes(8 << 20))] {
+            let args = LoadArgs { kv_memory, ..LoadArgs::default() };
+            let plan = Plan::new(&wanted, &args, budget).unwrap();
+            assert_eq!((plan.context, plan.shape.n_blocks), (4096, 4 * 128));
+            assert_eq!(plan.cost.cache, 0);
+            assert_eq!(plan.cost.states, 8 * spec.state_bytes() as u64);
+            assert_eq!(plan.context_limit, ContextLimit::Model);
+        }
     }
 
     #[test]

@@ -41,7 +41,9 @@ mod tests;
 mod words;
 
 pub(crate) use ops::{BlockScores, OpKernels, Running, VALUE_PAD};
-pub(crate) use ops_delta::{Convolution, DeltaStep, STATE_COLS, StateRow};
+pub(crate) use ops_delta::{
+    Convolution, ConvolutionEnd, Decay, DeltaStep, STATE_COLS, StateRow, Write,
+};
 pub(crate) use stored::{Keys, Values, keys_head, keys_len, unit, values_head, values_len};
 pub(crate) use words::{Available, CACHE_LINE, Place, Rows, Side, Words};
 

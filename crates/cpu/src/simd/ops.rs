@@ -61,14 +61,19 @@ pub(crate) struct OpKernels {
     /// With `m` the greater of both greatest scores, each sum becomes
     /// `fma(later, 2^(later.max - m), sum * 2^(max - m))`.
     pub(crate) merge: fn(&mut Running, sums: &mut [f32], later: Running, later_sums: &[f32]),
-    /// `out = silu(sum of taps times rows)`, column by column, the oldest row first, fused.
+    /// `x = exp(-rate * softplus(x + bias))`.
+    pub(crate) decays: fn(x: &mut [f32], bias: &[f32], rate: f32),
+    /// `out = end(bias + sum of taps times rows)`, column by column, the bias or zero first, then the
+    /// rows from the oldest on, fused.
     pub(crate) convolve: fn(Convolution<'_>, out: &mut [f32]),
-    /// One step of a gated delta rule on some columns of a head's state, and what is read then.
+    /// One step of a layer with a state, on some columns of a head's state, and what is read then.
     ///
-    /// With rows `S_i` of the state, `known = sum of k_i * S_i` takes the rows of even and of odd `i`
-    /// apart, fused, and adds both at last. Then `d = (v - decay * known) * beta`, its difference
-    /// fused; `S_i` becomes `fma(k_i, d, decay * S_i)`; what is read is the sum of `q_i * S_i`, taken
-    /// as the first one was.
+    /// What is written is `d = v`, or the difference of `v` to what the state has there. With rows
+    /// `S_i` of the state, `known` is the sum of `k_i * S_i`, taken for even and for odd `i` apart,
+    /// fused, and added at last; then `d = (v - decay * known) * beta`, the difference fused. Where
+    /// each row has its decay, that is multiplied with `k_i`, and `d = (v - known) * beta`. Then `S_i`
+    /// becomes `fma(k_i, d, decay * S_i)`; what is read is the sum of `q_i * S_i`, taken as the first
+    /// one was.
     pub(crate) delta: fn(state: &mut [StateRow], DeltaStep<'_>, out: &mut StateRow),
 }
 
@@ -307,6 +312,8 @@ macro_rules! ops_table {
             // SAFETY: as above.
             merge: |running, sums, later, more| unsafe { merge(running, sums, later, more) },
             // SAFETY: as above.
+            decays: |x, bias, rate| unsafe { decays(x, bias, rate) },
+            // SAFETY: as above.
             convolve: |rows, out| unsafe { convolve(rows, out) },
             // SAFETY: as above.
             delta: |state, step, out| unsafe { delta(state, step, out) },
@@ -345,6 +352,11 @@ macro_rules! ops_table {
         #[target_feature(enable = $features)]
         fn convolve(rows: super::Convolution<'_>, out: &mut [f32]) {
             super::ops_delta::convolve(rows, out);
+        }
+
+        #[target_feature(enable = $features)]
+        fn decays(x: &mut [f32], bias: &[f32], rate: f32) {
+            super::ops_delta::decays(x, bias, rate);
         }
 
         #[target_feature(enable = $features)]

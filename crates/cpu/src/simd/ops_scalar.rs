@@ -19,6 +19,7 @@ pub(super) static OPS: OpKernels = OpKernels {
     weigh: |scores, stride, seen, cap| ops::weigh(scores, stride, seen, cap),
     add_values,
     merge: |running, sums, later, more| ops::merge(running, sums, later, more),
+    decays: |x, bias, rate| ops_delta::decays(x, bias, rate),
     convolve: |rows, out| ops_delta::convolve(rows, out),
     delta: |state, step, out| ops_delta::delta(state, step, out),
 };

@@ -6,7 +6,7 @@ use backend::{Activation, BLOCK, KvFormat, NormGain, RopeLayout};
 use proptest::prelude::*;
 
 use super::ops::{BlockScores, OpKernels, Running};
-use super::ops_delta::{Convolution, DeltaStep, STATE_COLS};
+use super::ops_delta::{Convolution, ConvolutionEnd, Decay, DeltaStep, STATE_COLS, Write};
 use super::ops_scalar::OPS;
 use super::{Kernels, Keys, Values, keys_head, values_head};
 
@@ -156,24 +156,37 @@ proptest! {
         decay in 0.0f32..1.0,
         beta in 0.0f32..1.0,
     ) {
+        let (state, rest) = numbers.split_at(STATE_COLS * n);
+        let (q, rest) = rest.split_at(n);
+        let (k, v) = rest.split_at(n);
+        let v = &v.as_chunks().0[0];
+        let decays: Vec<f32> = q.iter().map(|x| x.abs() / 120.0).collect();
+        for decay in [Decay::All(decay), Decay::Rows(&decays)] {
+            for write in [Write::Values, Write::Difference(beta)] {
+                check(|ops| {
+                    let mut state = state.as_chunks().0.to_vec();
+                    let mut out = [0.0; STATE_COLS];
+                    (ops.delta)(&mut state, DeltaStep { q, k, v, decay, write }, &mut out);
+                    [state.concat(), out.to_vec()].concat()
+                });
+            }
+        }
         check(|ops| {
-            let (state, rest) = numbers.split_at(STATE_COLS * n);
-            let (q, rest) = rest.split_at(n);
-            let (k, v) = rest.split_at(n);
-            let v = v.as_chunks().0[0];
-            let mut state = state.as_chunks().0.to_vec();
-            let mut out = [0.0; STATE_COLS];
-            (ops.delta)(&mut state, DeltaStep { q, k, v: &v, decay, beta }, &mut out);
-            [state.concat(), out.to_vec()].concat()
-        });
-        check(|ops| {
-            let (rows, taps) = numbers.split_at(17 * n);
-            let mut out = vec![0.0; n];
-            let stride = n + 1;
-            let convolution = Convolution { rows, stride, taps, tap_stride: n, n_taps: 4 };
-            (ops.convolve)(convolution, &mut out);
+            let mut out = q.to_vec();
+            (ops.decays)(&mut out, k, beta);
             out
         });
+        let (rows, taps) = numbers.split_at(17 * n);
+        for (bias, end) in [(None, ConvolutionEnd::Silu), (Some(q), ConvolutionEnd::Plain)] {
+            check(|ops| {
+                let mut out = vec![0.0; n];
+                let (stride, tap_stride, n_taps) = (n + 1, n, 4);
+                let convolution =
+                    Convolution { rows, stride, taps, tap_stride, n_taps, bias, end };
+                (ops.convolve)(convolution, &mut out);
+                out
+            });
+        }
     }
 
     #[test]

@@ -46,21 +46,27 @@ macro_rules! families {
     };
 }
 
+mod state_space;
+
 families! {
     arcee: "arcee";
     cohere: "cohere";
     cohere2: "cohere2";
     ernie4_5: "ernie4_5";
     exaone4: "exaone4";
+    falcon_h1: "falcon_h1";
     gemma2: "gemma2";
     gemma3: "gemma3", "gemma3_text";
     gemma4: "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text";
     glm: "glm";
     glm4: "glm4";
     granite: "granite";
+    granitemoehybrid: "granitemoehybrid";
     hunyuan_v1_dense: "hunyuan_v1_dense";
     internlm3: "internlm3";
+    lfm2: "lfm2";
     llama: "llama", "xverse", "iquestcoder";
+    mamba2: "mamba2";
     mimo: "mimo";
     minicpm: "minicpm";
     ministral3: "ministral3";

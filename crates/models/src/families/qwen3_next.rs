@@ -1,7 +1,7 @@
 //! Qwen3-Next: three layers of a gated delta rule to one of gated attention, experts beside a shared
 //! one, gains that lack the one.
 
-use backend::{DeltaLayout, GatedDelta};
+use backend::{DeltaLayout, DeltaRule, GatedDelta};
 
 use super::qwen2_moe::sparse_layers;
 use super::*;
@@ -118,6 +118,7 @@ fn gated_delta(c: &Config, trunk: &Trunk, layout: DeltaLayout) -> Result<GatedDe
         v_dim: c.need_size("linear_value_head_dim")?,
         taps,
         eps: trunk.eps,
+        rule: DeltaRule::PerHead,
         layout,
     })
 }

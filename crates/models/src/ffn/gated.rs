@@ -24,11 +24,18 @@ impl GatedFfn {
                 vec![linear("gate_proj", self.inner), linear("up_proj", self.inner)]
             }
             GateUp::Fused => vec![linear("gate_up_proj", 2 * self.inner)],
+            GateUp::Numbered => vec![linear("w1", self.inner), linear("w3", self.inner)],
+            GateUp::InOut => vec![linear("input_linear", 2 * self.inner)],
         }
     }
 
     fn output(&self, layer: &str, hidden: usize) -> Linear {
-        self.linear(layer, "down_proj", hidden, self.inner)
+        let name = match self.gate_up {
+            GateUp::Split | GateUp::Fused => "down_proj",
+            GateUp::Numbered => "w2",
+            GateUp::InOut => "output_linear",
+        };
+        self.linear(layer, name, hidden, self.inner)
     }
 
     pub(super) fn modules(&self, layer: &str, hidden: usize) -> Vec<Module> {

@@ -68,7 +68,8 @@ impl AttentionMixer {
         let Some(head_norm) = &self.head_norm else { return Vec::new() };
         let HeadNorm { names: [q, k], center, gain, span, eps, .. } = *head_norm;
         let full = |name, cols| {
-            let norm = Norm { name, center, gain, bias: Bias::Absent, eps };
+            let (bias, scale) = (Bias::Absent, 1.0);
+            let norm = Norm { name, center, gain, bias, eps, scale };
             let len = if span == NormSpan::Head { self.shape.head_dim } else { cols };
             (norm, self.name_of(parent, name), len)
         };

@@ -1,28 +1,29 @@
-//! A gated delta rule: one projection to everything a row brings along, one op, one projection back.
+//! A gated delta rule: projections to everything a row brings along, one op, one projection back.
 
-use backend::ops::{DeltaWeights, Output};
+use backend::ops::{ConvWeights, DeltaRows, DeltaWeights, Input, Output};
 use backend::{Backend, DeltaLayout, GatedDelta, NormGain};
 
+use super::conv::{self, Conv};
 use crate::Error;
 use crate::decoder::{Pass, Scratch, ScratchSizes};
 use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
+use crate::recipe::Bias;
 use crate::step::Wiring;
 
 /// The name of a part of layer `parent`.
-fn name(parent: &str, part: &str) -> String {
-    format!("{parent}.linear_attn.{part}")
-}
-
-/// The full name of the convolution's taps in layer `parent`.
-pub(crate) fn conv_name(parent: &str) -> String {
-    name(parent, "conv1d.weight")
+fn name(shape: &GatedDelta, parent: &str, part: &str) -> String {
+    let mixer = match shape.layout {
+        DeltaLayout::ByKind | DeltaLayout::ByHead => "linear_attn",
+        DeltaLayout::Apart => "self_attn",
+    };
+    format!("{parent}.{mixer}.{part}")
 }
 
 /// The projections whose outputs are a row of the layout.
 fn inputs(shape: &GatedDelta, parent: &str, hidden: usize) -> Vec<Linear> {
-    let linear = |part, rows| Linear::new(name(parent, part), rows, hidden);
+    let linear = |part, rows| Linear::new(name(shape, parent, part), rows, hidden);
     match shape.layout {
         DeltaLayout::ByKind => vec![
             linear("in_proj_qkv", shape.conv_cols()),
@@ -34,37 +35,94 @@ fn inputs(shape: &GatedDelta, parent: &str, hidden: usize) -> Vec<Linear> {
             linear("in_proj_qkvz", shape.conv_cols() + shape.v_cols()),
             linear("in_proj_ba", 2 * shape.v_heads),
         ],
+        DeltaLayout::Apart => vec![
+            linear("q_proj", shape.k_cols()),
+            linear("k_proj", shape.k_cols()),
+            linear("v_proj", shape.v_cols()),
+            linear("b_proj", shape.v_heads),
+        ],
+    }
+}
+
+/// The two projections each, one behind the other, to gates and to decays, where these are rows of
+/// their own.
+fn gates(shape: &GatedDelta, parent: &str, hidden: usize) -> Option<[[Linear; 2]; 2]> {
+    let pair = |[first, second]: [&str; 2], rows| {
+        [
+            Linear::new(name(shape, parent, first), shape.k_dim, hidden),
+            Linear::new(name(shape, parent, second), rows, shape.k_dim),
+        ]
+    };
+    match shape.layout {
+        DeltaLayout::ByKind | DeltaLayout::ByHead => None,
+        DeltaLayout::Apart => Some([
+            pair(["g_a_proj", "g_b_proj"], shape.v_cols()),
+            pair(["f_a_proj", "f_b_proj"], shape.decay_cols()),
+        ]),
     }
 }
 
 fn output(shape: &GatedDelta, parent: &str, hidden: usize) -> Linear {
-    Linear::new(name(parent, "out_proj"), hidden, shape.v_cols())
+    let part = match shape.layout {
+        DeltaLayout::ByKind | DeltaLayout::ByHead => "out_proj",
+        DeltaLayout::Apart => "o_proj",
+    };
+    Linear::new(name(shape, parent, part), hidden, shape.v_cols())
+}
+
+/// The convolutions of layer `parent`, whose columns follow one another.
+pub(crate) fn convs(shape: &GatedDelta, parent: &str) -> Vec<Conv> {
+    let conv = |part, cols| {
+        let name = name(shape, parent, part);
+        Conv { name, cols, taps: shape.taps, bias: Bias::Absent }
+    };
+    match shape.layout {
+        DeltaLayout::ByKind | DeltaLayout::ByHead => vec![conv("conv1d", shape.conv_cols())],
+        DeltaLayout::Apart => vec![
+            conv("q_conv1d", shape.k_cols()),
+            conv("k_conv1d", shape.k_cols()),
+            conv("v_conv1d", shape.v_cols()),
+        ],
+    }
+}
+
+fn norm_name(shape: &GatedDelta, parent: &str) -> String {
+    let part = match shape.layout {
+        DeltaLayout::ByKind | DeltaLayout::ByHead => "norm",
+        DeltaLayout::Apart => "o_norm",
+    };
+    name(shape, parent, part)
 }
 
 pub(super) fn modules(shape: &GatedDelta, parent: &str, hidden: usize) -> Vec<Module> {
     let linears = inputs(shape, parent, hidden).into_iter().chain([output(shape, parent, hidden)]);
-    let vector =
-        |part, shape: &[usize]| Module::Vector { name: name(parent, part), shape: shape.to_vec() };
-    let kind = NormGain::Stored;
+    let gates = gates(shape, parent, hidden).into_iter().flatten().flatten();
+    let vector = |part, len| Module::Vector { name: name(shape, parent, part), shape: vec![len] };
     let small = [
-        vector("conv1d.weight", &[shape.conv_cols(), 1, shape.taps]),
-        vector("A_log", &[shape.v_heads]),
-        vector("dt_bias", &[shape.v_heads]),
-        Module::Gain { name: name(parent, "norm"), len: shape.v_dim, kind },
+        vector("A_log", shape.v_heads),
+        vector("dt_bias", shape.decay_cols()),
+        Module::Gain { name: norm_name(shape, parent), len: shape.v_dim, kind: NormGain::Stored },
     ];
-    linears.map(Module::Linear).chain(small).collect()
+    let convs = convs(shape, parent).into_iter().flat_map(|conv| conv.modules());
+    linears.chain(gates).map(Module::Linear).chain(convs).chain(small).collect()
 }
 
 pub(super) fn measure(shape: &GatedDelta, sizes: &mut ScratchSizes) {
     sizes.qkv = sizes.qkv.max(shape.row_cols());
     sizes.attended = sizes.attended.max(shape.v_cols());
+    if shape.layout == DeltaLayout::Apart {
+        sizes.gate = sizes.gate.max(shape.v_cols());
+        sizes.decays = sizes.decays.max(shape.decay_cols());
+        sizes.low = sizes.low.max(shape.k_dim);
+    }
 }
 
 /// A gated delta rule on a device.
 pub(crate) struct GatedDeltaWeights<B: Backend> {
     shape: GatedDelta,
     inputs: LinearWeights<B>,
-    conv: B::Vector,
+    gates: Option<[[LinearWeights<B>; 2]; 2]>,
+    taps: B::Vector,
     a_log: B::Vector,
     dt_bias: B::Vector,
     gain: B::Vector,
@@ -79,19 +137,22 @@ impl<B: Backend> GatedDeltaWeights<B> {
         parent: &str,
     ) -> Result<Self, Error> {
         let hidden = loader.spec().hidden;
-        let heads = |part| loader.numbers(&name(parent, part), shape.v_heads);
-        let (cols, taps) = (shape.conv_cols(), shape.taps);
-        // Stored column by column, the taps of each together.
-        let stored = loader.numbers(&conv_name(parent), cols * taps)?;
-        let conv: Vec<f32> =
-            (0..taps).flat_map(|t| stored.iter().skip(t).step_by(taps).copied()).collect();
+        let numbers = |part, len| loader.numbers(&name(shape, parent, part), len);
+        let linear = |linear| LinearWeights::load(loader, b, &[linear]);
+        let gates = match gates(shape, parent, hidden) {
+            Some([[g_a, g_b], [f_a, f_b]]) => {
+                Some([[linear(g_a)?, linear(g_b)?], [linear(f_a)?, linear(f_b)?]])
+            }
+            None => None,
+        };
         Ok(GatedDeltaWeights {
             inputs: LinearWeights::load(loader, b, &inputs(shape, parent, hidden))?,
-            conv: b.vector(&conv),
-            a_log: b.vector(&heads("A_log")?),
-            dt_bias: b.vector(&heads("dt_bias")?),
-            gain: b.vector(&loader.gain(&name(parent, "norm"), shape.v_dim)?),
-            out: LinearWeights::load(loader, b, &[output(shape, parent, hidden)])?,
+            gates,
+            taps: b.vector(&taps(loader, &convs(shape, parent), shape.taps)?),
+            a_log: b.vector(&numbers("A_log", shape.v_heads)?),
+            dt_bias: b.vector(&numbers("dt_bias", shape.decay_cols())?),
+            gain: b.vector(&loader.gain(&norm_name(shape, parent), shape.v_dim)?),
+            out: linear(output(shape, parent, hidden))?,
             shape: shape.clone(),
         })
     }
@@ -105,9 +166,32 @@ impl<B: Backend> GatedDeltaWeights<B> {
         s: &mut Scratch<B>,
     ) {
         self.inputs.apply(b, wiring.input(&s.x), Output::Into(&mut s.qkv));
-        let GatedDeltaWeights { conv, a_log, dt_bias, gain, .. } = self;
+        let rows = match &self.gates {
+            None => DeltaRows::whole(&s.qkv),
+            Some(gates) => {
+                for ([first, second], out) in gates.iter().zip([&mut s.gate, &mut s.decays]) {
+                    first.apply(b, wiring.input(&s.x), Output::Into(&mut s.low));
+                    second.apply(b, Input::Rows(&s.low), Output::Into(out));
+                }
+                DeltaRows { qkv: &s.qkv, z: &s.gate, a: &s.decays }
+            }
+        };
+        let GatedDeltaWeights { taps, a_log, dt_bias, gain, .. } = self;
+        let conv = ConvWeights { taps, bias: None };
         let weights = DeltaWeights { conv, a_log, dt_bias, gain };
-        b.gated_delta(&s.qkv, weights, &self.shape, states, pass.batch, &mut s.attended);
+        b.gated_delta(rows, weights, &self.shape, states, pass.batch, &mut s.attended);
         wiring.finish(b, (&self.out, &s.attended), &mut s.x, &mut s.y);
     }
+}
+
+/// Taps of all columns row by row, the oldest row first.
+fn taps(loader: &Loader, convs: &[Conv], n_taps: usize) -> Result<Vec<f32>, Error> {
+    let parts = convs.iter().map(|conv| Ok(conv::load(loader, conv)?.0));
+    let parts = parts.collect::<Result<Vec<_>, Error>>()?;
+    let row = |t: usize| {
+        let part =
+            move |(taps, conv): (&Vec<f32>, &Conv)| taps[t * conv.cols..][..conv.cols].to_vec();
+        parts.iter().zip(convs).flat_map(part)
+    };
+    Ok((0..n_taps).flat_map(row).collect())
 }

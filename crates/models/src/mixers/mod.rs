@@ -1,9 +1,12 @@
 //! One file per way for positions to exchange information, one variant of [`Mixer`] each.
 
 mod attention;
+pub(crate) mod conv;
 pub(crate) mod gated_delta;
+mod mamba2;
+mod short_conv;
 
-use backend::{Backend, BlockId, DeviceError, KvFormat, SlotId};
+use backend::{Backend, BlockId, DeviceError, KvFormat, Recurrence, SlotId};
 
 use self::attention::Kept;
 use crate::Error;
@@ -17,6 +20,8 @@ use crate::step::Wiring;
 pub(crate) enum MixerWeights<B: Backend> {
     Attention(attention::AttentionWeights<B>),
     GatedDelta(gated_delta::GatedDeltaWeights<B>),
+    Mamba2(mamba2::Mamba2Weights<B>),
+    ShortConv(short_conv::ShortConvWeights<B>),
 }
 
 /// Room for what the layers remember.
@@ -63,29 +68,38 @@ pub(crate) fn modules(mixer: &Mixer, parent: &str, hidden: usize) -> Vec<Module>
     match mixer {
         Mixer::Attention(attention) => attention.modules(parent, hidden),
         Mixer::GatedDelta(shape) => gated_delta::modules(shape, parent, hidden),
+        Mixer::Mamba2(mixer) => mixer.modules(parent, hidden),
+        Mixer::ShortConv(mixer) => mixer.modules(parent, hidden),
     }
 }
 
 /// Room that a mixer needs per row.
-pub(crate) fn measure(mixer: &Mixer, sizes: &mut ScratchSizes) {
+pub(crate) fn measure(mixer: &Mixer, hidden: usize, sizes: &mut ScratchSizes) {
     match mixer {
         Mixer::Attention(attention) => attention.measure(sizes),
         Mixer::GatedDelta(shape) => gated_delta::measure(shape, sizes),
+        Mixer::Mamba2(mixer) => mixer.measure(hidden, sizes),
+        Mixer::ShortConv(mixer) => mixer.measure(sizes),
     }
 }
 
 impl<B: Backend> LayerStore<B> {
     pub(crate) fn new(mixer: &Mixer, room: Room, b: &B) -> Self {
         let Room { format, n_blocks, n_slots } = room;
-        match mixer {
-            Mixer::Attention(attention) => match attention.keys_values {
-                KeysValues::OfMixer(mixer) => LayerStore::Borrowed(mixer),
-                KeysValues::Own | KeysValues::OneProjection => {
-                    LayerStore::Pages(b.pages(&attention.shape, format, n_blocks))
-                }
-            },
-            Mixer::GatedDelta(shape) => LayerStore::States(b.states(shape, n_slots)),
-        }
+        let spec = match mixer {
+            Mixer::Attention(attention) => {
+                return match attention.keys_values {
+                    KeysValues::OfMixer(mixer) => LayerStore::Borrowed(mixer),
+                    KeysValues::Own | KeysValues::OneProjection => {
+                        LayerStore::Pages(b.pages(&attention.shape, format, n_blocks))
+                    }
+                };
+            }
+            Mixer::GatedDelta(shape) => Recurrence::GatedDelta(shape.clone()),
+            Mixer::Mamba2(mixer) => Recurrence::Mamba2(mixer.shape.clone()),
+            Mixer::ShortConv(mixer) => Recurrence::ShortConv(mixer.shape.clone()),
+        };
+        LayerStore::States(b.states(&spec, n_slots))
     }
 
     /// Bytes of one block; a mixer with states has none.
@@ -152,6 +166,12 @@ impl<B: Backend> MixerWeights<B> {
             Mixer::GatedDelta(shape) => MixerWeights::GatedDelta(
                 gated_delta::GatedDeltaWeights::load(loader, b, shape, parent)?,
             ),
+            Mixer::Mamba2(mixer) => {
+                MixerWeights::Mamba2(mamba2::Mamba2Weights::load(loader, b, mixer, parent)?)
+            }
+            Mixer::ShortConv(mixer) => MixerWeights::ShortConv(short_conv::ShortConvWeights::load(
+                loader, b, mixer, parent,
+            )?),
         })
     }
 
@@ -177,6 +197,12 @@ impl<B: Backend> MixerWeights<B> {
             }
             (MixerWeights::GatedDelta(delta), LayerStore::States(states)) => {
                 delta.forward(b, pass, wiring, states, s);
+            }
+            (MixerWeights::Mamba2(mamba), LayerStore::States(states)) => {
+                mamba.forward(b, pass, wiring, states, s);
+            }
+            (MixerWeights::ShortConv(conv), LayerStore::States(states)) => {
+                conv.forward(b, pass, wiring, states, s);
             }
             _ => unreachable!("a store is made from the same spec as the weights"),
         }

@@ -4,6 +4,7 @@
 mod dense;
 mod first;
 mod gemma;
+mod state;
 
 use backend::reference::Reference;
 use hearth_models::{ModelSpec, recipe};

@@ -194,6 +194,29 @@ fn gains_of_mlx_files_hold_the_one() {
     }
 }
 
+/// MLX moves the axes of convolutions and, in one family, multiplies factors into the weights.
+#[test]
+fn convolutions_of_mlx_files() {
+    for model_type in ["lfm2", "mamba2", "granitemoehybrid", "falcon_h1"] {
+        let (spec, config) = spec_of(model_type, json!({}));
+        let plain = Checkpoint::from_tensors(config.clone(), tiny::tensors(&spec, SEED));
+        let convert = |tensor: Tensor| match tensor.shape[..] {
+            [cols, 1, taps] => {
+                Tensor::new(tensor.name, &[cols, taps, 1], tensor.dtype, tensor.data)
+            }
+            _ => tensor,
+        };
+        let converted: Vec<Tensor> = tiny::tensors(&spec, SEED).into_iter().map(convert).collect();
+        let converted = Checkpoint::from_tensors(config, converted);
+        if model_type == "falcon_h1" {
+            let error = Decoder::load(&spec, &converted, &Reference).err().expect("refused");
+            assert!(error.to_string().contains("ssm_multipliers"), "{error}");
+        } else {
+            assert!(logits(&spec, &converted) == logits(&spec, &plain), "{model_type}");
+        }
+    }
+}
+
 /// A draft head, a vision tower, the prefixes of both kinds of wrapper.
 #[test]
 fn a_hybrid_runs_as_the_text_part_of_a_wrapper() {
@@ -286,9 +309,9 @@ const _: () = assert!(BLOCK == 32);
 /// Three sequences in one pass, one of them in the middle of its life, only some rows wanted.
 #[test]
 fn neighbours_in_a_batch_change_nothing() {
-    for model_type in
-        ["llama", "gemma3_text", "gemma4_text", "qwen2_moe", "qwen3_next", "qwen3_5_text"]
-    {
+    let hybrids = ["qwen3_next", "qwen3_5_text", "lfm2", "mamba2", "granitemoehybrid", "falcon_h1"];
+    let others = ["llama", "gemma3_text", "gemma4_text", "qwen2_moe"];
+    for model_type in others.into_iter().chain(hybrids) {
         let (spec, config) = spec_of(model_type, json!({}));
         let checkpoint = tiny::checkpoint(config, SEED).expect(model_type);
         let text = tokens(70);

@@ -140,6 +140,71 @@ fn a_hybrid_has_the_published_size_and_remembers_little() {
     assert_eq!(self::spec(&tiny("llama")).state_bytes(), 0);
 }
 
+/// Sizes that are published, and what is remembered of a sequence: pages, states, or one without the
+/// other.
+#[test]
+fn models_with_states_have_the_published_sizes() {
+    let check = |config: Value, n_params: u64, kv_bytes_per_token: usize, state_bytes: usize| {
+        let spec = spec(&config);
+        assert_eq!(spec.n_params(), n_params, "{config}");
+        assert_eq!(spec.kv_bytes_per_token(), kv_bytes_per_token, "{config}");
+        assert_eq!(spec.state_bytes(), state_bytes, "{config}");
+    };
+    let lfm2_1_2b = json!({
+        "model_type": "lfm2", "vocab_size": 65536, "hidden_size": 2048, "block_ff_dim": 12288,
+        "block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0, "block_auto_adjust_ff_dim": true,
+        "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "max_position_embeddings": 128000, "norm_eps": 1e-5, "conv_L_cache": 3, "conv_bias": false,
+        "full_attn_idxs": [2, 5, 8, 10, 12, 14], "rope_theta": 1000000.0, "tie_embedding": true,
+    });
+    check(lfm2_1_2b, 1_170_340_608, 6 * 2 * 512 * 2, 10 * 4 * 2 * 2048);
+    let mamba2_130m = json!({
+        "model_type": "mamba2", "vocab_size": 50288, "hidden_size": 768, "num_hidden_layers": 24,
+        "num_heads": 24, "head_dim": 64, "state_size": 128, "n_groups": 1, "conv_kernel": 4,
+        "time_step_limit": [0.0, "Infinity"], "tie_word_embeddings": true,
+    });
+    check(mamba2_130m, 128_989_632, 0, 24 * 4 * (24 * 64 * 128 + 3 * 1792));
+    let granite_4_h_micro = json!({
+        "model_type": "granitemoehybrid", "vocab_size": 100352, "hidden_size": 2048,
+        "shared_intermediate_size": 8192, "num_local_experts": 0, "num_hidden_layers": 40,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072,
+        "layer_types": (0..40).map(|i| if i % 10 == 5 { "attention" } else { "mamba" })
+            .collect::<Vec<_>>(),
+        "mamba_n_heads": 64, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1,
+        "mamba_d_conv": 4, "position_embedding_type": "nope", "tie_word_embeddings": true,
+    });
+    let state = 36 * 4 * (64 * 64 * 128 + 3 * 4352);
+    check(granite_4_h_micro, 3_191_396_096, 4 * 2 * 512 * 2, state);
+    let falcon_h1_0_5b = json!({
+        "model_type": "falcon_h1", "vocab_size": 32784, "hidden_size": 1024,
+        "intermediate_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 8,
+        "num_key_value_heads": 2, "head_dim": 64, "max_position_embeddings": 16384,
+        "mamba_d_ssm": 1536, "mamba_n_heads": 24, "mamba_d_head": 64, "mamba_d_state": 128,
+        "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_rms_norm": false,
+        "tie_word_embeddings": false,
+    });
+    check(falcon_h1_0_5b, 521_411_104, 36 * 2 * 128 * 2, 36 * 4 * (24 * 64 * 128 + 3 * 1792));
+}
+
+#[test]
+fn configs_of_models_with_states_are_checked() {
+    check_error(&with(tiny("mamba2"), json!({"n_groups": 3})), &["n_groups", "num_heads 8"]);
+    check_error(&with(tiny("mamba2"), json!({"conv_kernel": 1})), &["conv_kernel", "2 to 64"]);
+    check_error(
+        &with(tiny("mamba2"), json!({"time_step_limit": [1.0, 0.5]})),
+        &["time_step_limit"],
+    );
+    check_error(&with(tiny("mamba2"), json!({"hidden_act": "gelu"})), &["hidden_act", "silu"]);
+    let kinds = json!({"layer_types": ["conv", "full_attention", "mamba"]});
+    check_error(&with(tiny("lfm2"), kinds), &["layer_types", "mamba", "conv, full_attention"]);
+    let factors = json!({"ssm_multipliers": [1.0, 2.0]});
+    check_error(&with(tiny("falcon_h1"), factors), &["ssm_multipliers", "5 numbers"]);
+    let biased = json!({"mamba_proj_bias": true});
+    check_error(&with(tiny("falcon_h1"), biased), &["mamba_proj_bias"]);
+    let auto = json!({"mamba_d_head": "auto", "mamba_n_heads": 7});
+    check_error(&with(tiny("granitemoehybrid"), auto), &["mamba_d_head", "7 heads"]);
+}
+
 #[test]
 fn a_hybrid_says_what_is_wrong_with_its_config() {
     let hybrid = || tiny("qwen3_next");
@@ -401,6 +466,10 @@ proptest! {
             "final_logit_softcapping", "attn_logit_softcapping", "num_experts_per_tok",
             "full_attention_interval", "linear_num_key_heads", "linear_num_value_heads",
             "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim",
+            "mamba_n_heads", "mamba_d_head", "mamba_d_ssm", "mamba_d_state", "mamba_n_groups",
+            "mamba_d_conv", "mamba_expand", "num_heads", "n_groups", "state_size", "conv_kernel",
+            "time_step_limit", "ssm_multipliers", "mlp_multipliers", "conv_L_cache", "block_multiple_of",
+            "block_ffn_dim_multiplier", "block_auto_adjust_ff_dim", "full_attn_idxs",
         ];
         for (key, value) in changes {
             config[*key.get(&keys)] = value;

@@ -103,6 +103,54 @@ bias = random(10)
 put("bias", bias)
 put("layer_norm", F.layer_norm(first, (10,), gain, bias, eps=1e-5))
 put("layer_norm_without_bias", F.layer_norm(first, (10,), gain, eps=1e-5))
+# A logit per head that its softmax counts with.
+sinks = random(heads, scale=2.0)
+put("sinks", sinks)
+scores = torch.einsum("qhd,khd->hqk", q, wide[0]) * 0.5
+scores = torch.cat([scores.masked_fill(ago < 0, -torch.inf), sinks[:, None, None].expand(-1, n, 1)], dim=-1)
+put("attend_sinks", torch.einsum("hqk,khd->qhd", scores.softmax(dim=-1)[..., :-1], wide[1]).reshape(n, -1))
+
+# The clamped activation of gpt-oss on gates and ups that take turns.
+pairs = random(3, 10, scale=4.0)
+put("pairs", pairs)
+
+
+def clamped_swish(both):
+    gate, up = both[..., ::2].clamp(max=3.0), both[..., 1::2].clamp(-3.0, 3.0)
+    return (up + 1) * gate * torch.sigmoid(gate * 1.702)
+
+
+put("clamped_swish", clamped_swish(pairs))
+
+# Eight experts in four groups, with biases and corrections, chosen as DeepSeek-V3 does.
+experts = 8
+router, correction = random(rows, experts, scale=1.5), random(experts, scale=0.5)
+gate_up, down = random(experts, 2 * inner, cols), random(experts, cols, inner)
+gate_up_bias, down_bias = random(experts, 2 * inner), random(experts, cols)
+for name, values in [
+    ("many_router", router), ("correction", correction), ("many_gate_up", gate_up), ("many_down", down),
+    ("gate_up_bias", gate_up_bias), ("down_bias", down_bias),
+]:
+    put(name, values)
+scores = router.sigmoid()
+for name, kept, divisor in [
+    ("moe_sigmoid", 4, lambda s: 1.0),
+    ("moe_groups", 2, lambda s: s.sum(-1, keepdim=True) + 0.25),
+    ("moe_at_least", 1, lambda s: s.sum(-1, keepdim=True).clamp(min=1.25)),
+]:
+    merits = (scores + correction).view(rows, 4, 2)
+    groups = merits.sum(-1).topk(kept, dim=-1)[1]
+    left_out = torch.ones(rows, 4, dtype=torch.bool).scatter(1, groups, False)
+    merits = merits.masked_fill(left_out[..., None], -torch.inf).view(rows, experts)
+    chosen = merits.topk(2, dim=-1)[1]
+    weights = scores.gather(1, chosen)
+    weights = weights / divisor(weights) * 1.5
+    out = torch.zeros(rows, cols, dtype=torch.float64)
+    for r in range(rows):
+        for weight, e in zip(weights[r], chosen[r]):
+            hidden = clamped_swish(F.linear(x[r], gate_up[e], gate_up_bias[e]))
+            out[r] += weight * F.linear(hidden, down[e], down_bias[e])
+    put(name, out)
 
 path = pathlib.Path(__file__).parents[2] / "crates/backend/tests/fixtures/ops.txt"
 path.parent.mkdir(parents=True, exist_ok=True)

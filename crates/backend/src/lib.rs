@@ -22,8 +22,8 @@ pub use recurrence::{
     ShortConv,
 };
 pub use spec::{
-    Activation, Attention, Experts, Gating, LayerInputs, NormCenter, NormGain, NormOrder, NormSpan,
-    QueryGrowth, Rope, RopeLayout,
+    Activation, Attention, Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, Groups,
+    LayerInputs, NormCenter, NormGain, NormOrder, NormSpan, QueryGrowth, Rope, RopeLayout, Scores,
 };
 
 /// Positions per KV block.

@@ -149,13 +149,15 @@ pub trait AttentionOps: Memory {
     /// Appends this pass's k and v to `pages`, rounded as their format says, then attends: causal,
     /// ragged over sequences, always reading k and v back from `pages`.
     ///
+    /// A sink is one more score in the softmax of its head, as it is, that no value goes with.
+    ///
     /// If a device cuts the keys of a row into pieces, it does so at fixed positions of the sequence
     /// and puts them together in a fixed order, so that a row's arithmetic depends on its position
     /// and window alone.
     fn attend(
         &self,
         qkv: &Self::Buf,
-        spec: &Attention,
+        layer: AttentionLayer<'_, Self::Vector>,
         pages: &mut Self::Pages,
         batch: &Self::Staged,
         out: &mut Self::Buf,
@@ -165,7 +167,7 @@ pub trait AttentionOps: Memory {
     fn attend_stored(
         &self,
         q: &Self::Buf,
-        spec: &Attention,
+        layer: AttentionLayer<'_, Self::Vector>,
         pages: &Self::Pages,
         batch: &Self::Staged,
         out: &mut Self::Buf,
@@ -183,6 +185,15 @@ pub trait AttentionOps: Memory {
     ) -> Result<(), DeviceError>;
     /// Makes `block` hold what [`AttentionOps::read_block`] gave, bit for bit.
     fn write_block(&self, pages: &mut Self::Pages, block: BlockId, bytes: &[u8]);
+}
+
+/// What a layer of attention is made of besides its queries, keys and values.
+#[derive(Debug)]
+pub struct AttentionLayer<'a, V> {
+    /// Its heads.
+    pub spec: &'a Attention,
+    /// A logit for each query head that its softmax counts with.
+    pub sinks: Option<&'a V>,
 }
 
 /// The norm that some families put on q and k.
@@ -209,6 +220,14 @@ impl<V> Clone for HeadNorm<'_, V> {
 
 impl<V> Copy for HeadNorm<'_, V> {}
 
+impl<V> Clone for AttentionLayer<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for AttentionLayer<'_, V> {}
+
 impl<V> Clone for RowNorm<'_, V> {
     fn clone(&self) -> Self {
         *self
@@ -226,24 +245,47 @@ impl<'a, V> RowNorm<'a, V> {
 
 /// Mixtures of experts.
 ///
-/// A row's experts are those with the largest logits; equal logits go to the lower index.
+/// A row's experts are those with the largest scores; equal ones go to the lower index.
 pub trait MoeOps: Memory {
-    /// `out = sum over the chosen experts e of weight_e * (act(gate_e) * up_e) . down_e^T`.
+    /// `out = sum over the chosen experts e of weight_e * glu(gate_e, up_e) . down_e^T`, biases
+    /// added where there are any: to gate and up, and to what an expert says before it is weighted.
     ///
-    /// `router` holds `spec.n` logits per row. `gate_up` stacks the experts by rows, each `[gate |
-    /// up]` of `2 * inner` rows; `down` stacks them too. Experts are summed in ascending index.
+    /// `router` holds `spec.n` logits per row; `spec.gating` says what becomes of them. Experts are
+    /// summed in ascending index.
     fn experts(
         &self,
         x: &Self::Buf,
         router: &Self::Buf,
         spec: &Experts,
-        gate_up: &Self::Weight,
-        down: &Self::Weight,
+        weights: ExpertWeights<'_, Self>,
         out: &mut Self::Buf,
     );
     /// `x += sigmoid(gate) * y`, `gate` being one number per row: a gated shared expert.
     fn add_gated(&self, x: &mut Self::Buf, gate: &Self::Buf, y: &Self::Buf);
 }
+
+/// The weights of a mixture of experts, each stacked by rows, those of one expert after the other.
+#[derive(Debug)]
+pub struct ExpertWeights<'a, B: Memory + ?Sized> {
+    /// `2 * inner` rows per expert in the order that `spec.form` names, or `inner` rows of up alone.
+    pub gate_up: &'a B::Weight,
+    /// A number for each of these rows.
+    pub gate_up_bias: Option<&'a B::Vector>,
+    /// As many rows per expert as the output has columns.
+    pub down: &'a B::Weight,
+    /// A number for each of these rows.
+    pub down_bias: Option<&'a B::Vector>,
+    /// What is added to the score of each expert before the best are chosen.
+    pub correction: Option<&'a B::Vector>,
+}
+
+impl<B: Memory + ?Sized> Clone for ExpertWeights<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Memory + ?Sized> Copy for ExpertWeights<'_, B> {}
 
 /// The device failed, which is nobody's fault that we could name.
 #[derive(Debug, thiserror::Error)]

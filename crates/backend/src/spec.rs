@@ -1,5 +1,9 @@
 //! Shapes and constants of the layers a device computes, as plain data.
 
+mod experts;
+
+pub use experts::{Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, Groups, Scores};
+
 /// Softmax attention over a paged KV cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
@@ -111,32 +115,6 @@ pub enum Activation {
     Relu,
     /// `max(x, 0)^2`.
     ReluSquared,
-}
-
-/// A mixture of experts: which of `n` gated feed-forward layers a row passes through.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Experts {
-    /// How many experts there are.
-    pub n: usize,
-    /// How many of them each row uses.
-    pub top_k: usize,
-    /// Inner columns of one expert.
-    pub inner: usize,
-    /// How router logits become the weights of the chosen experts.
-    pub gating: Gating,
-    /// What every chosen weight is multiplied with at last.
-    pub routed_scale: f32,
-    /// Non-linearity of every expert.
-    pub activation: Activation,
-}
-
-/// How router logits become expert weights. Ties go to the lower expert index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gating {
-    /// Softmax over all experts, then the `top_k` largest as they are.
-    Softmax,
-    /// Softmax over all experts, then the `top_k` largest divided by their sum.
-    SoftmaxRenormalised,
 }
 
 impl Activation {

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use hearth_backend::ops::{AttentionOps, DenseOps, Memory, MoeOps, RowNorm};
+use hearth_backend::ops::{
+    AttentionLayer, AttentionOps, DenseOps, ExpertWeights, Memory, MoeOps, RowNorm,
+};
 use hearth_backend::reference::{Buf, Reference, Weight};
 use hearth_backend::{
-    Activation, Attention, BLOCK, Batch, Experts, Gating, KvFormat, NormCenter, NormGain, Rope,
-    RopeLayout, Span,
+    Activation, Attention, BLOCK, Batch, Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu,
+    Groups, KvFormat, NormCenter, NormGain, Rope, RopeLayout, Span,
 };
 use weights::{Float, Matrix, Packing};
 
@@ -121,14 +123,16 @@ fn rotation_is_pytorchs() {
 fn attention_is_pytorchs() {
     let golden = Golden::read();
     let qkv = golden.rows("qkv", LAYER.qkv_cols());
-    for (name, spec) in [
-        ("attend", LAYER),
-        ("attend_window", Attention { window: Some(5), ..LAYER }),
-        ("attend_soft_cap", Attention { soft_cap: Some(2.0), ..LAYER }),
+    for (name, spec, sinks) in [
+        ("attend", LAYER, None),
+        ("attend_window", Attention { window: Some(5), ..LAYER }, None),
+        ("attend_soft_cap", Attention { soft_cap: Some(2.0), ..LAYER }, None),
+        ("attend_sinks", LAYER, Some(&golden.0["sinks"])),
     ] {
         let mut pages = Reference.pages(&spec, KvFormat::F16, 2);
         let mut out = Reference.buf(40 * spec.q_cols());
-        Reference.attend(&qkv, &spec, &mut pages, &sequence(40), &mut out);
+        let layer = AttentionLayer { spec: &spec, sinks };
+        Reference.attend(&qkv, layer, &mut pages, &sequence(40), &mut out);
         golden.check(name, &out);
     }
 }
@@ -137,17 +141,58 @@ fn attention_is_pytorchs() {
 fn experts_are_pytorchs() {
     let golden = Golden::read();
     let (x, router) = (golden.rows("moe_x", 6), golden.rows("router", 4));
-    let (gate_up, down) = (golden.weight("gate_up", 6), golden.weight("down", 3));
+    let weights = ExpertWeights {
+        gate_up: &golden.weight("gate_up", 6),
+        gate_up_bias: None,
+        down: &golden.weight("down", 3),
+        down_bias: None,
+        correction: None,
+    };
     for (name, gating) in
-        [("moe_softmax", Gating::Softmax), ("moe_renormalised", Gating::SoftmaxRenormalised)]
+        [("moe_softmax", Gating::SOFTMAX), ("moe_renormalised", Gating::SOFTMAX_OF_CHOSEN)]
     {
-        let activation = Activation::Silu;
-        let spec = Experts { n: 4, top_k: 2, inner: 3, gating, routed_scale: 1.0, activation };
         let mut out = Reference.buf(30);
-        Reference.experts(&x, &router, &spec, &gate_up, &down, &mut out);
+        Reference.experts(&x, &router, &mixture(4, gating), weights, &mut out);
         golden.check(name, &out);
     }
     let (mut x, y) = (x, golden.rows("flipped", 6));
     Reference.add_gated(&mut x, &golden.rows("gates", 1), &y);
     golden.check("add_gated", &x);
+}
+
+/// Two of `n` experts of 3 columns.
+fn mixture(n: usize, gating: Gating) -> Experts {
+    let form = ExpertForm::gated(Activation::Silu);
+    Experts { n, top_k: 2, inner: 3, gating, routed_scale: 1.0, form }
+}
+
+#[test]
+fn corrections_groups_and_biases_are_pytorchs() {
+    let golden = Golden::read();
+    let (x, router) = (golden.rows("moe_x", 6), golden.rows("many_router", 8));
+    let weights = ExpertWeights {
+        gate_up: &golden.weight("many_gate_up", 6),
+        gate_up_bias: Some(&golden.0["gate_up_bias"]),
+        down: &golden.weight("many_down", 3),
+        down_bias: Some(&golden.0["down_bias"]),
+        correction: Some(&golden.0["correction"]),
+    };
+    let groups = |kept| Some(Groups { n: 4, kept });
+    for (name, groups, divisor) in [
+        ("moe_sigmoid", None, Divisor::One),
+        ("moe_groups", groups(2), Divisor::SumPlus(0.25)),
+        ("moe_at_least", groups(1), Divisor::SumAtLeast(1.25)),
+    ] {
+        let spec = Experts {
+            routed_scale: 1.5,
+            form: ExpertForm::Gated {
+                glu: Glu::ClampedSwish { slope: 1.702, limit: 3.0 },
+                rows: GateUpRows::Interleaved,
+            },
+            ..mixture(8, Gating { groups, divisor, ..Gating::SIGMOID })
+        };
+        let mut out = Reference.buf(30);
+        Reference.experts(&x, &router, &spec, weights, &mut out);
+        golden.check(name, &out);
+    }
 }

@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use backend::ops::{AttentionOps, Memory};
+use backend::ops::{AttentionLayer, AttentionOps, Memory};
 use backend::{Attention, BLOCK, Batch, KvFormat, Span};
 use hearth_cpu::{Buf, Cpu, Isa, Options, Pages, Pool};
 
@@ -143,7 +143,8 @@ impl Layers {
         let mut staged = cpu.staged(rows);
         cpu.stage(&batch, &mut staged);
         for pages in &mut self.pages {
-            cpu.attend(&self.qkv, &self.spec, pages, &staged, &mut self.out);
+            let layer = AttentionLayer { spec: &self.spec, sinks: None };
+            cpu.attend(&self.qkv, layer, pages, &staged, &mut self.out);
         }
     }
 

@@ -14,13 +14,13 @@
 //!
 //! Positions are cut into segments, counted from position 0. In each segment that a query sees any
 //! of, it takes all scores, then their softmax, then the weighted sum of the values in ascending
-//! order; the segments are then merged in ascending order, by the formula at `OpKernels::merge`. So
-//! what a query adds up, and in which order, depends on its position and window alone, and segments
-//! may be computed anywhere: a tile of rows walks its segments one after the other, or, where there
-//! are too few tiles for the threads, leaves each segment to a task of its own and merges what these
-//! found. Not here: the arithmetic, which is in `simd/ops.rs`.
+//! order; the segments are then merged in ascending order, after the sink where there is one, by the
+//! formula at `OpKernels::merge`. So what a query adds up, and in which order, depends on its position
+//! and window alone, and segments may be computed anywhere: a tile of rows walks its segments one
+//! after the other, or, where there are too few tiles for the threads, leaves each segment to a task
+//! of its own and merges what these found. Not here: the arithmetic, which is in `simd/ops.rs`.
 
-use backend::ops::{AttentionOps, HeadNorm};
+use backend::ops::{AttentionLayer, AttentionOps, HeadNorm};
 use backend::{Attention, BlockId, DeviceError, KvFormat, NormOrder, NormSpan, Rope};
 
 mod append;
@@ -146,25 +146,27 @@ impl AttentionOps for Cpu {
     fn attend(
         &self,
         qkv: &Buf,
-        spec: &Attention,
+        layer: AttentionLayer<'_, Vector>,
         pages: &mut Pages,
         batch: &Staged,
         out: &mut Buf,
     ) {
+        let spec = layer.spec;
         assert_eq!(qkv.cols(), spec.qkv_cols(), "rows are [q | k | v]");
         assert_eq!(pages.head_dim, spec.head_dim);
         self.plan().writes.run(self, qkv, spec, pages, batch);
-        self.attend_stored(qkv, spec, pages, batch, out);
+        self.attend_stored(qkv, layer, pages, batch, out);
     }
 
     fn attend_stored(
         &self,
         q: &Buf,
-        spec: &Attention,
+        layer: AttentionLayer<'_, Vector>,
         pages: &Pages,
         batch: &Staged,
         out: &mut Buf,
     ) {
+        let spec = layer.spec;
         assert!(spec.has_rows_of(q.cols()), "rows begin with q");
         assert_eq!(pages.head_dim, spec.head_dim);
         let mut plan = self.plan();
@@ -173,6 +175,7 @@ impl AttentionOps for Cpu {
         let walk = |tile: usize| Walk {
             ops: self.kernels.ops,
             spec,
+            sinks: layer.sinks.map(|sinks| &sinks.0[..]),
             pages,
             blocks: batch.blocks(&batch.spans[tiles[tile].span]),
             tile: &tiles[tile],

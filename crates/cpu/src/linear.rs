@@ -14,8 +14,8 @@ mod plan;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use backend::Activation;
 use backend::ops::{Input, Output};
+use backend::{Activation, Glu};
 use weights::Matrix;
 
 use crate::pack::{CODE_COLS, CodePanel, Coding, FLOAT_COLS, FloatPanel, LANES, Piece, Source};
@@ -26,7 +26,7 @@ use crate::{Activations, Buf, Cpu, Vector, Weight};
 
 use input::Activated;
 pub(crate) use plan::Meeting;
-use plan::{Plan, Slab, Task};
+use plan::{Pairing, Plan, Slab, Task};
 
 /// Rows that meet a panel while it is unpacked: as many as have their activations in the L2 cache.
 const MAX_ROWS: usize = 128;
@@ -46,15 +46,28 @@ pub(crate) struct Scratch {
 
 /// What becomes of the sums of a task.
 #[derive(Clone, Copy, Debug)]
-enum Finish {
+pub(crate) enum Finish {
     /// They are the output.
     Set,
     /// They are added to it.
     Add,
     /// They go through an activation.
     Activate(Activation),
-    /// Those of its first rows go through an activation and are multiplied with those of its second.
-    Gate(Activation),
+    /// Those of its first rows become one with those of its second.
+    Gate(Glu),
+    /// The same where gates and ups take turns: there are two rows for each output.
+    GatePairs(Glu),
+}
+
+impl Finish {
+    /// How the rows of a weight become outputs.
+    fn pairing(self) -> Pairing {
+        match self {
+            Finish::Set | Finish::Add | Finish::Activate(_) => Pairing::None,
+            Finish::Gate(_) => Pairing::Halves,
+            Finish::GatePairs(_) => Pairing::Neighbours,
+        }
+    }
 }
 
 /// `x . w^T + bias` over all rows of both, to where `out` says.
@@ -65,14 +78,32 @@ pub(crate) fn linear(
     bias: Option<&Vector>,
     out: Output<'_, Cpu>,
 ) {
-    let meeting = Meeting { rows: 0..input::rows_of(&x).rows(), outputs: 0..w.rows() };
-    meetings(cpu, x, (w, bias), &[meeting], out);
+    let n_rows = input::rows_of(&x).rows();
+    let (finish, out) = match out {
+        Output::Into(out) => (Finish::Set, out),
+        Output::Onto(out) => {
+            let shapes = ((out.rows(), out.cols()), (n_rows, w.rows()));
+            assert_eq!(shapes.0, shapes.1, "only equal shapes are added");
+            (Finish::Add, out)
+        }
+        Output::Activated(act, out) => (Finish::Activate(act), out),
+        Output::Gated(act, out) => (Finish::Gate(Glu::Act(act)), out),
+    };
+    let meeting = Meeting { rows: 0..n_rows, outputs: 0..w.rows() };
+    meetings(cpu, x, (w, bias), &[meeting], (finish, out));
 }
 
-/// For each meeting, `x[its rows] . w[its outputs]^T`: the experts of a mixture in one parallel
-/// region. Meetings come in row order; rows of `out` that no meeting names keep what they had.
-pub(crate) fn grouped(cpu: &Cpu, x: &Buf, w: &Weight, groups: &[Meeting], out: Output<'_, Cpu>) {
-    meetings(cpu, Input::Rows(x), (w, None), groups, out);
+/// For each meeting, `x[its rows] . w[its outputs]^T` with the biases of these outputs: the experts of
+/// a mixture in one parallel region. Meetings come in row order; rows of `out` that no meeting names
+/// keep what they had.
+pub(crate) fn grouped(
+    cpu: &Cpu,
+    x: &Buf,
+    weight: (&Weight, Option<&Vector>),
+    groups: &[Meeting],
+    out: (Finish, &mut Buf),
+) {
+    meetings(cpu, Input::Rows(x), weight, groups, out);
 }
 
 fn meetings(
@@ -80,23 +111,21 @@ fn meetings(
     x: Input<'_, Cpu>,
     (w, bias): (&Weight, Option<&Vector>),
     groups: &[Meeting],
-    out: Output<'_, Cpu>,
+    (finish, out): (Finish, &mut Buf),
 ) {
     let (n_rows, cols) = (input::rows_of(&x).rows(), input::rows_of(&x).cols());
     assert_eq!(cols, w.cols(), "activations have the columns of the weight");
     let n_sums = groups.first().map_or(0, |m| m.outputs.len());
-    let (finish, n_outputs, out) = match out {
-        Output::Into(out) => (Finish::Set, n_sums, out.reshape(n_rows, n_sums)),
-        Output::Onto(out) => {
-            assert_eq!((out.rows(), out.cols()), (n_rows, n_sums), "only equal shapes are added");
-            (Finish::Add, n_sums, out.values_mut())
+    let n_outputs = n_sums / finish.pairing().rows_per_output();
+    let out = match finish {
+        Finish::Add => out.values_mut(),
+        Finish::Set | Finish::Activate(_) | Finish::Gate(_) | Finish::GatePairs(_) => {
+            out.reshape(n_rows, n_outputs)
         }
-        Output::Activated(act, out) => (Finish::Activate(act), n_sums, out.reshape(n_rows, n_sums)),
-        Output::Gated(act, out) => (Finish::Gate(act), n_sums / 2, out.reshape(n_rows, n_sums / 2)),
     };
     let mut scratch = cpu.scratch();
     let Scratch { activations, plan } = &mut *scratch;
-    plan.make(w, groups, n_outputs, cpu.threads() * TASKS_PER_THREAD);
+    plan.make(w, groups, finish.pairing(), cpu.threads() * TASKS_PER_THREAD);
     let activations = activations.take(cpu, x, plan.needs(cpu, w));
     let Plan { tasks, blocks } = &*plan;
     cpu.pool.blocks(out, n_outputs, blocks, |i, out| {
@@ -105,16 +134,16 @@ fn meetings(
             let bias = bias.map(|bias| &bias.0[w.part_start(slab.part)..][slab.rows.clone()]);
             Operand { matrix, coding: cpu.coding(matrix), first: slab.rows.start, bias }
         };
-        let Task { first, second } = &tasks[i];
+        let (Task { first, second }, block) = (&tasks[i], &blocks[i]);
         let work = Work {
             cpu,
             finish,
             first: operand(first),
             second: second.as_ref().map(operand),
             activations: &activations,
-            rows: blocks[i].rows.clone(),
+            rows: block.rows.clone(),
         };
-        BENCH.with_borrow_mut(|bench| work.run(first.rows.len(), bench, out));
+        BENCH.with_borrow_mut(|bench| work.run(block.cols.len(), bench, out));
     });
 }
 
@@ -125,6 +154,7 @@ struct Bench {
     floats: FloatPanel,
     /// Sums of each row with a panel, and with a panel of the second rows.
     sums: [Vec<[f32; LANES]>; 2],
+    /// What an activation makes of both. Where their rows take turns, gates on their way there.
     gated: Vec<[f32; LANES]>,
 }
 
@@ -184,16 +214,42 @@ impl Work<'_> {
         bench: &'b mut Bench,
     ) -> &'b [[f32; LANES]] {
         let Bench { codes, floats, sums: [first, second], gated } = bench;
-        self.sum(&self.first, outputs, &rows, (codes, floats, first));
-        if let Finish::Activate(act) = self.finish {
-            (self.cpu.kernels.ops.activate)(act, first.as_flattened_mut());
+        match (self.finish, &self.second) {
+            (Finish::Gate(glu), Some(operand)) => {
+                self.sum(&self.first, outputs, &rows, (&mut *codes, &mut *floats, &mut *first));
+                self.sum(operand, outputs, &rows, (codes, floats, second));
+                gated.resize(first.len(), [0.0; LANES]);
+                let (gates, ups) = (first.as_flattened(), second.as_flattened());
+                self.gate(glu, (gates, ups), gated.as_flattened_mut());
+                gated
+            }
+            (Finish::GatePairs(glu), _) => {
+                let outputs = 2 * outputs.start..2 * outputs.end;
+                self.sum(&self.first, &outputs, &rows, (codes, floats, &mut *first));
+                unzip(first, rows.len(), (gated, second));
+                let results = &mut first[..gated.len()];
+                let (gates, ups) = (gated.as_flattened(), second.as_flattened());
+                self.gate(glu, (gates, ups), results.as_flattened_mut());
+                results
+            }
+            (finish, _) => {
+                self.sum(&self.first, outputs, &rows, (codes, floats, &mut *first));
+                if let Finish::Activate(act) = finish {
+                    (self.cpu.kernels.ops.activate)(act, first.as_flattened_mut());
+                }
+                first
+            }
         }
-        let (Finish::Gate(act), Some(operand)) = (self.finish, &self.second) else { return first };
-        self.sum(operand, outputs, &rows, (codes, floats, second));
-        gated.resize(first.len(), [0.0; LANES]);
-        let (gates, ups) = (first.as_flattened(), second.as_flattened());
-        (self.cpu.kernels.ops.glu)(act, gates, ups, gated.as_flattened_mut());
-        gated
+    }
+
+    fn gate(&self, glu: Glu, (gates, ups): (&[f32], &[f32]), out: &mut [f32]) {
+        let ops = self.cpu.kernels.ops;
+        match glu {
+            Glu::Act(act) => (ops.glu)(act, gates, ups, out),
+            Glu::ClampedSwish { slope, limit } => {
+                (ops.clamped_swish)([slope, limit], gates, ups, out);
+            }
+        }
     }
 
     /// Puts a row's outputs of one panel where they belong.
@@ -201,10 +257,12 @@ impl Work<'_> {
         match self.finish {
             Finish::Add => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
             // A copy of known length is one store rather than a call.
-            Finish::Set | Finish::Activate(_) | Finish::Gate(_) => match out.as_mut_array() {
-                Some(out) => *out = *sums,
-                None => out.copy_from_slice(&sums[..out.len()]),
-            },
+            Finish::Set | Finish::Activate(_) | Finish::Gate(_) | Finish::GatePairs(_) => {
+                match out.as_mut_array() {
+                    Some(out) => *out = *sums,
+                    None => out.copy_from_slice(&sums[..out.len()]),
+                }
+            }
         }
     }
 
@@ -283,6 +341,25 @@ impl Work<'_> {
             (kernels.unpack_floats)(Source { matrix, piece: &piece }, panel);
             let x = &x.floats[row * x.cols + piece.cols.start..];
             (kernels.dot_floats)(panel, x, matrix.cols, sums);
+        }
+    }
+}
+
+/// Takes neighbours apart. The sums are those of one panel after the other, `n_rows` rows each, and
+/// so are gates and ups.
+fn unzip(
+    sums: &[[f32; LANES]],
+    n_rows: usize,
+    (gates, ups): (&mut Vec<[f32; LANES]>, &mut Vec<[f32; LANES]>),
+) {
+    let n = sums.len().div_ceil(2 * n_rows) * n_rows;
+    gates.resize(n, [0.0; LANES]);
+    ups.resize(n, [0.0; LANES]);
+    for (i, sums) in sums.iter().enumerate() {
+        let (panel, row) = (i / n_rows, i % n_rows);
+        let (place, first) = (panel / 2 * n_rows + row, panel % 2 * LANES / 2);
+        for (lane, [gate, up]) in (first..).zip(sums.as_chunks().0) {
+            (gates[place][lane], ups[place][lane]) = (*gate, *up);
         }
     }
 }

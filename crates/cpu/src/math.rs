@@ -86,6 +86,14 @@ pub(crate) fn wide_softplus(x: f32) -> f64 {
     x.max(0.0) + libm::log1p(libm::exp(-x.abs()))
 }
 
+/// `g * sigmoid(slope * g) * (u + 1)` where `g = min(gate, limit)` and `u` is `up` moved into
+/// `-limit..=limit`.
+#[inline(always)]
+pub(crate) fn clamped_swish(gate: f32, up: f32, slope: f32, limit: f32) -> f32 {
+    let gate = if gate > limit { limit } else { gate };
+    gate * sigmoid(slope * gate) * (clamp(up, -limit, limit) + 1.0)
+}
+
 /// `tanh x` within 4 units in the last place.
 #[inline(always)]
 pub(crate) fn tanh(x: f32) -> f32 {

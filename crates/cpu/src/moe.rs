@@ -4,27 +4,30 @@
 //! Every row then adds up its own experts in ascending order, whoever else chose them. The linear
 //! layers themselves are in `linear.rs`.
 
+mod route;
+
 use std::cell::RefCell;
 
-use backend::ops::{MoeOps, Output};
-use backend::{Experts, Gating};
+use backend::ops::{ExpertWeights, MoeOps};
+use backend::{ExpertForm, Experts, GateUpRows};
 
-use crate::linear::{self, Meeting};
-use crate::{Buf, Cpu, Weight, math};
+use crate::linear::{self, Finish, Meeting};
+use crate::{Buf, Cpu, Vector, math};
+
+use route::Router;
 
 /// What the thread that calls an op works with. Grows to what the largest layer needs, then stays.
 #[derive(Default)]
 struct Scratch {
+    router: Router,
     /// Which row chose which expert, sorted by expert, then by row. A choice's index is its slot.
     choices: Vec<Choice>,
     /// Slots of each row, `top_k` apiece, by ascending expert.
     slots: Vec<usize>,
+    /// The next of each row that is still to be filled.
+    next: Vec<usize>,
     /// The slots of each chosen expert, and its rows of a weight.
     meetings: Vec<Meeting>,
-    /// Routing probabilities of one row.
-    probabilities: Vec<f32>,
-    /// Experts of one row.
-    ranking: Vec<usize>,
     /// One row per slot: what goes in, inner columns, what comes out.
     x: Buf,
     inner: Buf,
@@ -48,28 +51,34 @@ impl MoeOps for Cpu {
         x: &Buf,
         router: &Buf,
         spec: &Experts,
-        gate_up: &Weight,
-        down: &Weight,
+        weights: ExpertWeights<'_, Cpu>,
         out: &mut Buf,
     ) {
         assert_eq!((router.rows(), router.cols()), (x.rows(), spec.n), "a logit per expert");
+        let ExpertWeights { gate_up, gate_up_bias, down, down_bias, correction } = weights;
         let cols = down.rows() / spec.n;
         let out = out.reshape(x.rows(), cols);
         if x.rows() == 0 {
             return;
         }
         SCRATCH.with_borrow_mut(|scratch| {
-            scratch.route(self, router, spec);
+            scratch.route(self, router, spec, correction);
             scratch.sort(x, spec.top_k);
-            scratch.meet(2 * spec.inner);
+            scratch.meet(spec.form.rows_per_column() * spec.inner);
             let room = scratch.choices.len();
             scratch.inner.grow(room * spec.inner);
-            let inner = Output::Gated(spec.activation, &mut scratch.inner);
+            let finish = match spec.form {
+                ExpertForm::Gated { glu, rows: GateUpRows::Halves } => Finish::Gate(glu),
+                ExpertForm::Gated { glu, rows: GateUpRows::Interleaved } => Finish::GatePairs(glu),
+                ExpertForm::Plain(activation) => Finish::Activate(activation),
+            };
+            let inner = (finish, &mut scratch.inner);
+            let gate_up = (gate_up, gate_up_bias);
             linear::grouped(self, &scratch.x, gate_up, &scratch.meetings, inner);
             scratch.meet(cols);
             scratch.y.grow(room * cols);
-            let y = Output::Into(&mut scratch.y);
-            linear::grouped(self, &scratch.inner, down, &scratch.meetings, y);
+            let y = (Finish::Set, &mut scratch.y);
+            linear::grouped(self, &scratch.inner, (down, down_bias), &scratch.meetings, y);
 
             let Scratch { choices, slots, y, .. } = &*scratch;
             self.each_row(out, cols, |r, out| {
@@ -93,30 +102,13 @@ impl MoeOps for Cpu {
 
 impl Scratch {
     /// Chooses the experts of every row.
-    fn route(&mut self, cpu: &Cpu, router: &Buf, spec: &Experts) {
+    fn route(&mut self, cpu: &Cpu, router: &Buf, spec: &Experts, correction: Option<&Vector>) {
         self.choices.clear();
+        let correction = correction.map(|correction| &correction.0[..]);
         for row in 0..router.rows() {
-            let logits = router.row(row);
-            let probabilities = &mut self.probabilities;
-            probabilities.clear();
-            probabilities.extend_from_slice(logits);
-            (cpu.kernels.ops.softmax)(probabilities);
-            let ranking = &mut self.ranking;
-            ranking.clear();
-            ranking.extend(0..spec.n);
-            // By logit rather than by probability, where different logits may have become equal.
-            let better = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
-            ranking.select_nth_unstable_by(spec.top_k - 1, better);
-            ranking.truncate(spec.top_k);
-            ranking.sort_unstable();
-            let sum = match spec.gating {
-                Gating::Softmax => 1.0,
-                Gating::SoftmaxRenormalised => ranking.iter().map(|e| probabilities[*e]).sum(),
-            };
-            self.choices.extend(ranking.iter().map(|expert| {
-                let weight = probabilities[*expert] / sum * spec.routed_scale;
-                Choice { expert: *expert, row, weight }
-            }));
+            let choices = &mut self.choices;
+            let found = |expert, weight| choices.push(Choice { expert, row, weight });
+            self.router.route(cpu.kernels.ops, router.row(row), (spec, correction), found);
         }
     }
 
@@ -124,13 +116,13 @@ impl Scratch {
     fn sort(&mut self, x: &Buf, top_k: usize) {
         self.choices.sort_unstable_by_key(|choice| (choice.expert, choice.row));
         self.slots.resize(self.choices.len(), 0);
-        self.ranking.clear();
-        self.ranking.extend((0..x.rows()).map(|row| row * top_k));
+        self.next.clear();
+        self.next.extend((0..x.rows()).map(|row| row * top_k));
         self.x.grow(self.choices.len() * x.cols());
         let rows = self.x.reshape(self.choices.len(), x.cols());
         let rows = rows.chunks_exact_mut(x.cols().max(1));
         for ((slot, choice), out) in self.choices.iter().enumerate().zip(rows) {
-            let next = &mut self.ranking[choice.row];
+            let next = &mut self.next[choice.row];
             self.slots[*next] = slot;
             *next += 1;
             out.copy_from_slice(x.row(choice.row));

@@ -358,10 +358,7 @@ pub enum Shared {
     /// Nothing.
     None,
     /// One gated layer, weighted with `sigmoid(shared_expert_gate(x))`.
-    Gated {
-        /// Columns between.
-        inner: usize,
-    },
+    Gated(GatedFfn),
 }
 
 /// Where the matrix that turns the last hidden state into logits comes from.

@@ -5,7 +5,7 @@ mod blocks;
 use super::data::{Rng, Rows, download, upload};
 use super::passes::{self, Case as _, Pass};
 use super::{Tolerance, assert_close, assert_same_bits};
-use crate::ops::{HeadNorm, RowNorm};
+use crate::ops::{AttentionLayer, HeadNorm, RowNorm};
 use crate::reference::Reference;
 use crate::{
     Attention, BLOCK, Backend, Batch, BlockId, KvFormat, NormCenter, NormGain, NormOrder, NormSpan,
@@ -19,6 +19,7 @@ struct Case {
     format: KvFormat,
     rope: Rope,
     norm: Option<Norm>,
+    sinks: Option<Vec<f32>>,
     sequences: Vec<Sequence>,
     n_blocks: usize,
 }
@@ -119,11 +120,13 @@ fn cases_of(format: KvFormat, rng: &mut Rng) -> Vec<Case> {
     let long_lengths = [[1026, 1, 33], [830, 65, 1], [540, 513, 33]];
     let layers = layers.into_iter().zip(lengths).chain(long_layers.into_iter().zip(long_lengths));
     let mut cases = Vec::new();
-    for ((spec, pairs, layout, norm), lengths) in layers {
+    for (i, ((spec, pairs, layout, norm), lengths)) in layers.enumerate() {
         let norm = norm.map(|kind| Norm::new(kind, &spec, rng));
         let rope = rope(rng, pairs, layout);
         let (sequences, n_blocks) = sequences(rng, &spec, lengths);
-        cases.push(Case { spec, format, rope, norm, sequences, n_blocks });
+        let sink = |x: f32| 4.0 * x;
+        let sinks = (i % 3 == 1).then(|| rng.vector(spec.heads).into_iter().map(sink).collect());
+        cases.push(Case { spec, format, rope, norm, sinks, sequences, n_blocks });
     }
     cases
 }
@@ -166,7 +169,9 @@ impl passes::Case for Case {
     fn name(&self) -> String {
         let norm = self.norm.as_ref().map(|norm| norm.kind);
         let (pairs, layout) = (self.rope.inv_freq.len(), self.rope.layout);
-        format!("{:?}, {:?}, {pairs} pairs, {layout:?}, norm {norm:?}", self.spec, self.format)
+        let (format, sinks) = (self.format, self.sinks.is_some());
+        let rest = format!("norm {norm:?}, sinks {sinks}");
+        format!("{:?}, {format:?}, {pairs} pairs, {layout:?}, {rest}", self.spec)
     }
 
     fn lengths(&self) -> Vec<usize> {
@@ -227,13 +232,15 @@ impl Case {
         // Attention reads the rows as they were, so that no difference in the last bit of a rotated
         // key becomes one of what is stored.
         let mut attended = device.buf(n * self.spec.q_cols());
-        device.attend(&upload(device, &qkv), &self.spec, pages, &staged, &mut attended);
+        let sinks = self.sinks.as_ref().map(|sinks| device.vector(sinks));
+        let layer = AttentionLayer { spec: &self.spec, sinks: sinks.as_ref() };
+        device.attend(&upload(device, &qkv), layer, pages, &staged, &mut attended);
 
         // Rows of q alone: a layer that reads what another one has stored.
         let q = qkv.columns(0..self.spec.q_cols());
         let (mut q_rotated, mut again) = (upload(device, &q), device.buf(n * q.cols));
         device.rope(&mut q_rotated, &self.spec, norm, rotation);
-        device.attend_stored(&upload(device, &q), &self.spec, pages, &staged, &mut again);
+        device.attend_stored(&upload(device, &q), layer, pages, &staged, &mut again);
         let q_rotated = download(device, &q_rotated, n, q.cols);
         let again = download(device, &again, n, q.cols);
 

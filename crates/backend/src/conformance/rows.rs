@@ -1,12 +1,15 @@
 //! Ops on rows that know nothing of each other: all but attention.
 
+mod experts;
+
 use weights::{F32Bits, Float, GgufType, Matrix, Packing};
 
 use super::data::{Rng, Rows, batch, download, upload};
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::{Input, Output, RowNorm};
 use crate::reference::Reference;
-use crate::{Activation, Backend, Experts, Gating, NormCenter, NormGain};
+use crate::{Activation, Backend, NormCenter, NormGain};
+use experts::Mixture;
 
 /// One op with everything but its rows.
 #[derive(Debug)]
@@ -20,7 +23,7 @@ enum RowOp {
     Gather { cols: usize },
     SoftCap { cols: usize, cap: f32 },
     Gate { cols: usize },
-    Experts { spec: Experts, gate_up: Matrix, down: Matrix },
+    Experts(Box<Mixture>),
     AddGated { cols: usize },
 }
 
@@ -54,7 +57,7 @@ impl RowOp {
                 let (cols, bias) = (gain.len(), bias.is_some());
                 format!("norm from {center:?}, {kind:?}, bias: {bias}, of {cols}")
             }
-            RowOp::Experts { spec, gate_up, .. } => format!("experts {spec:?} {}", gate_up.name),
+            RowOp::Experts(mixture) => mixture.name(),
             op => format!("{op:?}"),
         }
     }
@@ -74,15 +77,10 @@ impl RowOp {
             RowOp::Gather { cols } | RowOp::Scale { cols, .. } | RowOp::SoftCap { cols, .. } => {
                 vec![*cols]
             }
-            RowOp::Experts { spec, gate_up, .. } => vec![gate_up.cols, spec.n],
+            RowOp::Experts(mixture) => return mixture.inputs(n, rng),
             RowOp::AddGated { cols } => vec![*cols, 1, *cols],
         };
-        let mut inputs: Vec<Rows> = cols.into_iter().map(|cols| rng.rows(n, cols)).collect();
-        if let RowOp::Experts { .. } = self {
-            // Halves, so that there are ties.
-            inputs[1].data.iter_mut().for_each(|logit| *logit = (*logit * 2.0).round() / 2.0);
-        }
-        inputs
+        cols.into_iter().map(|cols| rng.rows(n, cols)).collect()
     }
 
     fn out_cols(&self) -> usize {
@@ -91,7 +89,7 @@ impl RowOp {
             RowOp::Linear { parts, form: Form::Gated(..), .. } => n_outputs(parts) / 2,
             RowOp::Linear { parts, .. } => n_outputs(parts),
             RowOp::Norm { gain, .. } => gain.len(),
-            RowOp::Experts { spec, down, .. } => down.rows / spec.n,
+            RowOp::Experts(mixture) => mixture.out_cols(),
             RowOp::Add { cols, .. }
             | RowOp::Scale { cols, .. }
             | RowOp::Glu { cols, .. }
@@ -105,10 +103,9 @@ impl RowOp {
     fn tolerance(&self, tolerance: Tolerance) -> f32 {
         match self {
             // A product of two results and a steep function: their errors add up.
-            RowOp::Linear { form: Form::Gated(..) | Form::Activated(..), .. } => {
-                3.0 * tolerance.linear
-            }
-            RowOp::Linear { .. } | RowOp::Experts { .. } => tolerance.linear,
+            RowOp::Linear { form: Form::Gated(..) | Form::Activated(..), .. }
+            | RowOp::Experts(_) => 3.0 * tolerance.linear,
+            RowOp::Linear { .. } => tolerance.linear,
             _ => tolerance.other,
         }
     }
@@ -145,11 +142,7 @@ impl RowOp {
                 device.stage(&batch(vec![0; n]), &mut staged);
                 device.gather(&bufs[0], &staged, &mut out)
             }
-            RowOp::Experts { spec, gate_up, down } => {
-                let gate_up = device.weight(std::slice::from_ref(gate_up));
-                let down = device.weight(std::slice::from_ref(down));
-                device.experts(&bufs[0], &bufs[1], spec, &gate_up, &down, &mut out)
-            }
+            RowOp::Experts(mixture) => mixture.run(device, &bufs[0], &bufs[1], &mut out),
             RowOp::Add { scale, .. } => {
                 out = bufs.swap_remove(0);
                 device.add(&mut out, &bufs[0], *scale);
@@ -245,7 +238,7 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
     ops.extend(packing_ops(packings(), rng));
     ops.extend(mixed_ops(rng));
     ops.extend(formed_ops(rng));
-    ops.extend(expert_ops(rng));
+    ops.extend(experts::mixtures(rng).into_iter().map(Box::new).map(RowOp::Experts));
     for cols in [1, 7, 64, 577] {
         let gain = rng.vector(cols);
         for (center, kind, bias) in norms(rng, cols) {
@@ -342,31 +335,6 @@ fn formed_ops(rng: &mut Rng) -> Vec<RowOp> {
         }
     }
     ops
-}
-
-fn expert_ops(rng: &mut Rng) -> Vec<RowOp> {
-    let plain = Packing::Plain(Float::F32);
-    let q4 = Packing::Affine { bits: 4, group: 32, scale: Float::F16 };
-    let spec = |n, top_k, inner, gating, activation| Experts {
-        n,
-        top_k,
-        inner,
-        gating,
-        routed_scale: 1.0,
-        activation,
-    };
-    let softmax = spec(4, 2, 32, Gating::Softmax, Activation::Silu);
-    let renormalised = spec(9, 3, 64, Gating::SoftmaxRenormalised, Activation::GeluTanh);
-    let all = Experts { routed_scale: 2.5, ..spec(3, 3, 32, Gating::Softmax, Activation::Silu) };
-    let cases = [(softmax, q4, 64), (renormalised, plain, 40), (all, q4, 32)];
-    cases
-        .into_iter()
-        .map(|(spec, packing, cols)| RowOp::Experts {
-            gate_up: rng.matrix(packing, spec.n * 2 * spec.inner, cols),
-            down: rng.matrix(packing, spec.n * cols, spec.inner),
-            spec,
-        })
-        .collect()
 }
 
 pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::dense::{cap_score, norm_row};
 use super::{Buf, Reference, dot, kv, softmax};
-use crate::ops::{AttentionOps, DeviceError, HeadNorm, RowNorm};
+use crate::ops::{AttentionLayer, AttentionOps, DeviceError, HeadNorm, RowNorm};
 use crate::{
     Attention, BLOCK, Batch, BlockId, KvFormat, NormOrder, NormSpan, Rope, RopeLayout, Span,
 };
@@ -127,7 +127,15 @@ impl AttentionOps for Reference {
         }
     }
 
-    fn attend(&self, qkv: &Buf, spec: &Attention, pages: &mut Pages, batch: &Batch, out: &mut Buf) {
+    fn attend(
+        &self,
+        qkv: &Buf,
+        layer: AttentionLayer<'_, Vec<f32>>,
+        pages: &mut Pages,
+        batch: &Batch,
+        out: &mut Buf,
+    ) {
+        let spec = layer.spec;
         assert_eq!(qkv.cols, spec.qkv_cols(), "rows are [q | k | v]");
         for span in &batch.spans {
             for (row, position) in span.rows.clone().zip(span.start..) {
@@ -139,17 +147,18 @@ impl AttentionOps for Reference {
                 }
             }
         }
-        self.attend_stored(qkv, spec, pages, batch, out);
+        self.attend_stored(qkv, layer, pages, batch, out);
     }
 
     fn attend_stored(
         &self,
         q: &Buf,
-        spec: &Attention,
+        layer: AttentionLayer<'_, Vec<f32>>,
         pages: &Pages,
         batch: &Batch,
         out: &mut Buf,
     ) {
+        let spec = layer.spec;
         out.shape(q.rows, spec.q_cols());
         for span in &batch.spans {
             for (row, position) in span.rows.clone().zip(span.start..) {
@@ -157,7 +166,7 @@ impl AttentionOps for Reference {
                 for ((head, q), out) in
                     q.row(row).chunks_exact(spec.head_dim).enumerate().zip(heads)
                 {
-                    attend_head(Query { q, head, position }, spec, pages, span, out);
+                    attend_head(Query { q, head, position }, layer, (pages, span), out);
                 }
             }
         }
@@ -203,18 +212,25 @@ struct Query<'a> {
     position: usize,
 }
 
-fn attend_head(query: Query<'_>, spec: &Attention, pages: &Pages, span: &Span, out: &mut [f32]) {
-    let Query { q, head, position } = query;
+fn attend_head(
+    query: Query<'_>,
+    layer: AttentionLayer<'_, Vec<f32>>,
+    (pages, span): (&Pages, &Span),
+    out: &mut [f32],
+) {
+    let (Query { q, head, position }, spec) = (query, layer.spec);
     let first = spec.window.map_or(0, |window| (position + 1).saturating_sub(window));
     let place = |seen| pages.place(span, seen, head / (spec.heads / spec.kv_heads));
     let mut read = vec![0.0; spec.head_dim];
 
-    let mut weights = Vec::with_capacity(position + 1 - first);
+    let mut weights = Vec::with_capacity(position + 2 - first);
     for seen in first..=position {
         pages.read_key(place(seen), &mut read);
         let score = dot(q, &read) * f64::from(spec.scale_at(position));
         weights.push(spec.soft_cap.map_or(score, |cap| cap_score(score, cap)));
     }
+    // The last weight goes with no value.
+    weights.extend(layer.sinks.map(|sinks| f64::from(sinks[head])));
     softmax(&mut weights);
 
     let mut sum = vec![0.0f64; spec.head_dim];

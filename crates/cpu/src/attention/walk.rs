@@ -33,6 +33,8 @@ thread_local! {
 pub(super) struct Walk<'a> {
     pub(super) ops: &'a OpKernels,
     pub(super) spec: &'a Attention,
+    /// A logit per query head, if there are sinks.
+    pub(super) sinks: Option<&'a [f32]>,
     pub(super) pages: &'a Pages,
     /// Blocks of the sequence.
     pub(super) blocks: &'a [u32],
@@ -62,7 +64,7 @@ impl Walk<'_> {
             let Scratch { q, weights, merged, segment: fresh } = scratch;
             let (cols, n) = (self.pages.value_cols, self.n_rows() * self.group());
             merged.grow(n, cols);
-            merged.running[..n].fill(Running::START);
+            self.begin(&mut merged.running[..n]);
             merged.sums[..n * cols].fill(0.0);
             fresh.grow(n, cols);
             self.lay_out(q);
@@ -85,6 +87,18 @@ impl Walk<'_> {
             }
             self.divide(merged, out);
         });
+    }
+
+    /// What every query has seen before the first key: its sink, or nothing.
+    fn begin(&self, running: &mut [Running]) {
+        let Some(sinks) = self.sinks else { return running.fill(Running::START) };
+        let group = self.group();
+        let sinks = &sinks[self.tile.kv_head * group..][..group];
+        for queries in running.chunks_exact_mut(group) {
+            for (running, sink) in queries.iter_mut().zip(sinks) {
+                *running = Running { max: sink * LOG2_E, sum: 1.0 };
+            }
+        }
     }
 
     /// Weighted means of the values.

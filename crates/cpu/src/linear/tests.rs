@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use weights::{Float, GgufType, Matrix, Packing};
 
 use super::samples::{Random, matrix, packings};
-use super::{Meeting, grouped, linear, pieces};
+use super::{Finish, Meeting, grouped, linear, pieces};
 use crate::{Activations, Buf, Cpu, Isa, Kernels, Options, Weight};
 
 /// All that this machine has.
@@ -319,8 +319,8 @@ proptest! {
         }
         let x = random.floats(n_rows * cols);
         let mut together = cpu.buf(n_rows * inner);
-        let out = Output::Into(&mut together);
-        grouped(&cpu, &buf(&cpu, cols, &x), &weight, &groups, out);
+        let out = (Finish::Set, &mut together);
+        grouped(&cpu, &buf(&cpu, cols, &x), (&weight, None), &groups, out);
         for group in groups.iter().filter(|group| !group.rows.is_empty()) {
             let x = &x[group.rows.start * cols..group.rows.end * cols];
             let alone = product(&cpu, group.rows.len(), x, &weight, None);

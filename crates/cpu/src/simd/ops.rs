@@ -20,6 +20,8 @@ pub(crate) type BlockScores = [f32; BLOCK];
 
 /// See [`OpKernels::weigh`].
 type Weigh = fn(&mut [BlockScores], stride: usize, Range<usize>, soft_cap: Option<f32>) -> Running;
+/// See [`OpKernels::clamped_swish`].
+type ClampedSwish = fn([f32; 2], gate: &[f32], up: &[f32], out: &mut [f32]);
 /// See [`OpKernels::add_values`].
 type AddValues = fn(&[BlockScores], seen: Range<usize>, values: Values<'_>, sums: &mut [f32]);
 
@@ -33,6 +35,8 @@ pub(crate) struct OpKernels {
     pub(crate) glu: fn(act: Activation, gate: &[f32], up: &[f32], out: &mut [f32]),
     /// `x = act(x)`.
     pub(crate) activate: fn(act: Activation, x: &mut [f32]),
+    /// `out = clamped_swish(gate, up)` with a slope and a limit, all three of one length.
+    pub(crate) clamped_swish: ClampedSwish,
     /// `x = cap * tanh(x / cap)`.
     pub(crate) soft_cap: fn(x: &mut [f32], cap: f32),
     /// `x = x * sigmoid(gate)`.
@@ -183,6 +187,13 @@ pub(super) fn activate(act: Activation, x: &mut [f32]) {
 }
 
 #[inline(always)]
+pub(super) fn clamped_swish([slope, limit]: [f32; 2], gate: &[f32], up: &[f32], out: &mut [f32]) {
+    for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
+        *out = math::clamped_swish(*gate, *up, slope, limit);
+    }
+}
+
+#[inline(always)]
 pub(super) fn soft_cap(x: &mut [f32], cap: f32) {
     for x in x {
         *x = cap * math::tanh(*x / cap);
@@ -294,6 +305,8 @@ macro_rules! ops_table {
             // SAFETY: as above.
             activate: |act, x| unsafe { activate(act, x) },
             // SAFETY: as above.
+            clamped_swish: |by, gate, up, out| unsafe { clamped_swish(by, gate, up, out) },
+            // SAFETY: as above.
             soft_cap: |x, cap| unsafe { soft_cap(x, cap) },
             // SAFETY: as above.
             gate: |x, by| unsafe { gate(x, by) },
@@ -337,6 +350,11 @@ macro_rules! ops_table {
         #[target_feature(enable = $features)]
         fn activate(act: backend::Activation, x: &mut [f32]) {
             ops::activate(act, x);
+        }
+
+        #[target_feature(enable = $features)]
+        fn clamped_swish(by: [f32; 2], gate: &[f32], up: &[f32], out: &mut [f32]) {
+            ops::clamped_swish(by, gate, up, out);
         }
 
         #[target_feature(enable = $features)]

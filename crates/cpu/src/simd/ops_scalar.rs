@@ -11,6 +11,7 @@ pub(super) static OPS: OpKernels = OpKernels {
     normalize: |x, gain, kind, eps| ops::normalize(x, gain, kind, eps),
     glu: |act, gate, up, out| ops::glu(act, gate, up, out),
     activate: |act, x| ops::activate(act, x),
+    clamped_swish: |by, gate, up, out| ops::clamped_swish(by, gate, up, out),
     soft_cap: |x, cap| ops::soft_cap(x, cap),
     gate: |x, by| ops::gate(x, by),
     softmax: |x| ops::softmax(x),

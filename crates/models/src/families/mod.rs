@@ -3,7 +3,7 @@
 //! A family maps a config to a [`ModelSpec`] and does nothing else: no weights, no device.
 
 // What the family files are written with.
-use backend::{Experts, Gating, NormCenter, NormGain, NormOrder, NormSpan, Rope};
+use backend::{ExpertForm, Experts, Gating, NormCenter, NormGain, NormOrder, NormSpan, Rope};
 use serde_json::{Value, json};
 
 use crate::config::Config;

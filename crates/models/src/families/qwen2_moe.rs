@@ -2,7 +2,7 @@
 //! row passes through.
 
 use super::*;
-use crate::recipe::{Bias, Ffn, MoeFfn, Shared};
+use crate::recipe::{Bias, Ffn, GatedFfn, MoeFfn, Shared};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -13,7 +13,8 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         Some(_) if !c.is_on("qkv_bias")? => Bias::Absent,
         _ => Bias::Stored,
     };
-    let shared = Shared::Gated { inner: c.need_size("shared_expert_intermediate_size")? };
+    let inner = c.need_size("shared_expert_intermediate_size")?;
+    let shared = Shared::Gated(GatedFfn { name: "shared_expert", ..trunk.gated(inner) });
     let ffns = sparse_layers(c, &trunk, shared)?;
     let layer = |(window, ffn)| {
         let mut attention = trunk.attention(window);
@@ -64,9 +65,9 @@ fn experts(c: &Config, trunk: &Trunk) -> Result<Experts, Error> {
         n,
         top_k,
         inner: c.need_size("moe_intermediate_size")?,
-        gating: if renormalised { Gating::SoftmaxRenormalised } else { Gating::Softmax },
+        gating: if renormalised { Gating::SOFTMAX_OF_CHOSEN } else { Gating::SOFTMAX },
         routed_scale: 1.0,
-        activation: trunk.activation,
+        form: ExpertForm::gated(trunk.activation),
     })
 }
 

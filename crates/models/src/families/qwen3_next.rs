@@ -5,7 +5,7 @@ use backend::{DeltaLayout, DeltaRule, GatedDelta};
 
 use super::qwen2_moe::sparse_layers;
 use super::*;
-use crate::recipe::{Ffn, HeadNorm, Layer, Mixer, Norm, Norms, OutGate, Shared, Step};
+use crate::recipe::{Ffn, GatedFfn, HeadNorm, Layer, Mixer, Norm, Norms, OutGate, Shared, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -26,7 +26,7 @@ pub(super) fn with_usual_values<'a>(c: &Config<'a>) -> Config<'a> {
 /// A mixture beside one expert that every row passes through, in every layer that is not kept dense.
 pub(super) fn shared_experts(c: &Config, trunk: &Trunk) -> Result<Vec<Ffn>, Error> {
     let inner = c.need_size("shared_expert_intermediate_size")?;
-    sparse_layers(c, trunk, Shared::Gated { inner })
+    sparse_layers(c, trunk, Shared::Gated(GatedFfn { name: "shared_expert", ..trunk.gated(inner) }))
 }
 
 /// How the models of this kind differ.

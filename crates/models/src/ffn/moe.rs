@@ -1,7 +1,7 @@
 //! A router and many gated layers of which every row meets a few, with or without one that every
 //! row passes through.
 
-use backend::ops::{Input, Output};
+use backend::ops::{ExpertWeights, Input, Output};
 use backend::{Backend, Experts};
 
 use super::gated::GatedWeights;
@@ -10,7 +10,7 @@ use crate::decoder::{Scratch, ScratchSizes};
 use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{ExpertLinear, Linear, Module};
-use crate::recipe::{Bias, GateUp, GatedFfn, MoeFfn, Shared};
+use crate::recipe::{GatedFfn, MoeFfn, Shared};
 use crate::step::Wiring;
 
 impl MoeFfn {
@@ -37,16 +37,9 @@ impl MoeFfn {
     }
 
     /// The layer that every row passes through, with the name of what it lies in and its gate.
-    fn shared(&self, layer: &str, hidden: usize) -> Option<(GatedFfn, String, Linear)> {
-        let Shared::Gated { inner } = self.shared else { return None };
+    fn shared(&self, layer: &str, hidden: usize) -> Option<(&GatedFfn, String, Linear)> {
+        let Shared::Gated(ffn) = &self.shared else { return None };
         let parent = format!("{layer}.{}", self.name);
-        let ffn = GatedFfn {
-            name: "shared_expert",
-            inner,
-            activation: self.experts.activation,
-            gate_up: GateUp::Split,
-            bias: Bias::Absent,
-        };
         let gate = Linear::new(format!("{parent}.shared_expert_gate"), 1, hidden);
         Some((ffn, parent, gate))
     }
@@ -93,7 +86,7 @@ impl<B: Backend> MoeWeights<B> {
         let gate_up: Vec<_> = gates.into_iter().zip(ups).flat_map(|(g, u)| [g, u]).collect();
         let shared = match moe.shared(layer, hidden) {
             Some((ffn, parent, gate)) => Some(SharedWeights {
-                ffn: GatedWeights::load(loader, b, &ffn, &parent)?,
+                ffn: GatedWeights::load(loader, b, ffn, &parent)?,
                 gate: LinearWeights::load(loader, b, &[gate])?,
             }),
             None => None,
@@ -111,7 +104,14 @@ impl<B: Backend> MoeWeights<B> {
         let x = wiring.rows(b, &s.x, &mut s.h);
         let said = wiring.said(&mut s.y, &mut s.more);
         self.router.apply(b, Input::Rows(x), Output::Into(&mut s.router));
-        b.experts(x, &s.router, &self.experts, &self.gate_up, &self.down, said);
+        let weights = ExpertWeights {
+            gate_up: &self.gate_up,
+            gate_up_bias: None,
+            down: &self.down,
+            down_bias: None,
+            correction: None,
+        };
+        b.experts(x, &s.router, &self.experts, weights, said);
         if let Some(shared) = &self.shared {
             shared.ffn.enter(b, Input::Rows(x), &mut s.inner);
             shared.ffn.last().apply(b, Input::Rows(&s.inner), Output::Into(&mut s.shared));

@@ -1,7 +1,7 @@
 //! Softmax attention: one projection to `[q | k | v]`, head norms, rotation, attention, a gate in some
 //! families, one projection back.
 
-use backend::ops::{self, Output};
+use backend::ops::{self, AttentionLayer, Output};
 use backend::{Attention, Backend, NormOrder, NormSpan};
 use weights::Matrix;
 
@@ -164,12 +164,11 @@ impl<B: Backend> AttentionWeights<B> {
         if norm.is_some() || rotation.is_some() {
             b.rope(&mut s.qkv, &self.shape, norm, rotation);
         }
+        let layer = AttentionLayer { spec: &self.shape, sinks: None };
         match pages {
-            Kept::Own(pages) => {
-                b.attend(&s.qkv, &self.shape, pages, pass.batch, &mut s.attended);
-            }
+            Kept::Own(pages) => b.attend(&s.qkv, layer, pages, pass.batch, &mut s.attended),
             Kept::Others(pages) => {
-                b.attend_stored(&s.qkv, &self.shape, pages, pass.batch, &mut s.attended);
+                b.attend_stored(&s.qkv, layer, pages, pass.batch, &mut s.attended);
             }
         }
         if let Some(gate) = &self.gate {

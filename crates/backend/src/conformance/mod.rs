@@ -16,8 +16,8 @@ use crate::Backend;
 use data::Rows;
 
 /// How far a device may be from the reference: `|got - want| <= tolerance * (|want| + rms)`, where
-/// `rms` is the root mean square of the reference's row, and 0.01 at least. What is too small for a normal f32 may be
-/// zero as well.
+/// `rms` is the root mean square of the reference's row, and 0.01 at least: rows of next to nothing, as
+/// the tails of activations are, may be zero as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// For ops that multiply with packed weights: linear layers and experts.
@@ -62,7 +62,6 @@ fn assert_close(what: &str, got: &Rows, want: &Rows, tolerance: f32) {
     for r in 0..want.rows {
         let (got, want) = (got.row(r), want.row(r));
         let mean_square = want.iter().map(|x| x * x).sum::<f32>() / want.len() as f32;
-        // Rows of next to nothing, as are the tails of activations, are as good as zero.
         let rms = mean_square.sqrt().max(1e-2);
         for (c, (got, want)) in got.iter().zip(want).enumerate() {
             let limit = tolerance * (want.abs() + rms);

@@ -287,12 +287,13 @@ pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
         let (got, want) = (case.run(device, &passes), case.run(&Reference, &passes));
         let what = case.name();
         for (got, want) in got.iter().zip(&want) {
-            let close = |op: &str, got, want| {
-                assert_close(&format!("{op} {what}"), got, want, tolerance.other);
+            let close = |op: &str, got, want, tolerance| {
+                assert_close(&format!("{op} {what}"), got, want, tolerance);
             };
-            close("angles", &got.angles, &want.angles);
-            close("rope", &got.rotated, &want.rotated);
-            close("attend", &got.attended, &want.attended);
+            close("angles", &got.angles, &want.angles, tolerance.other);
+            close("rope", &got.rotated, &want.rotated, tolerance.other);
+            // Scores are large here, and powers make more of what rounding took from them.
+            close("attend", &got.attended, &want.attended, 3.0 * tolerance.other);
         }
         check_one_alone(device, &case, tolerance);
         blocks::check(device, &case);

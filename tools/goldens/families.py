@@ -40,7 +40,10 @@ def make_config(model_type, values):
     return config
 
 
-ROUTERS = ("mlp.gate.weight", "feed_forward.gate.weight", "mixer.gate.weight", "router.weight")
+ROUTERS = (
+    "mlp.gate.weight", "feed_forward.gate.weight", "mixer.gate.weight", "moe.gate.weight", "gate.wg.weight",
+    "router.weight",
+)
 
 
 def is_gain(name):
@@ -62,11 +65,17 @@ def scalars(model):
     return [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("layer_scalar")]
 
 
+def drawn(model):
+    """Parameters, and buffers that are weights all the same."""
+    corrections = [(n, b) for n, b in model.named_buffers() if n.endswith(("correction_bias", "expert_bias"))]
+    return list(model.named_parameters()) + corrections
+
+
 def randomise(model, seed):
     """Draws every parameter by its role; see the module's comment."""
     gen = torch.Generator().manual_seed(seed)
     one_plus = "Gemma" in type(model).__name__
-    for name, p in sorted(model.named_parameters()):
+    for name, p in sorted(drawn(model)):
         noise = torch.randn(p.shape, generator=gen)
         if is_gain(name):
             value = 0.35 * noise + neutral(model, name)
@@ -74,6 +83,8 @@ def randomise(model, seed):
                 value *= 0.5  # Its scores have no other scale, and steep ones magnify what f16 rounds off.
         elif name.endswith(("A_log", "dt_bias", "conv1d.weight", ".D")):
             value = 0.8 * noise
+        elif name.endswith("sinks"):
+            value = 2.0 * noise
         elif name.endswith("bias"):
             value = 0.5 * noise
         elif "embed_tokens" in name:
@@ -126,7 +137,7 @@ def check_terms(name, model_type, values, keys, model, ids):
     right = logits(model, ids)
     worst = ("none", 1e9)
     # The last layer's number meets a norm, which takes it back.
-    for path, p in [*model.named_parameters(), *scalars(model)[:-1]]:
+    for path, p in [*drawn(model), *scalars(model)[:-1]]:
         kept = p.data.clone()
         p.data = torch.full_like(kept, 1.0 if path.endswith("layer_scalar") else neutral(model, path))
         worst = min(worst, (path, moved(right, logits(model, ids))), key=lambda w: w[1])
@@ -141,12 +152,14 @@ def check_terms(name, model_type, values, keys, model, ids):
 
 
 def router_margin(model, ids):
-    """The smallest gap between the last chosen and the first left out expert, in logits."""
+    """The smallest gap between the last chosen and the first left out expert: in logits, or, where they
+    are not what is compared, in what is."""
     gaps = []
     top_k = getattr(model.config, "num_experts_per_tok", None)
+    n_experts = getattr(model.config, "num_experts", None)
 
     def look(module, args, out):
-        if out[0].dim() == 2 and out[0].shape[-1] == model.config.num_experts:
+        if out[0].dim() == 2 and out[0].shape[-1] == n_experts:
             ranked = out[0].sort(-1, descending=True).values
             gaps.append((ranked[:, top_k - 1] - ranked[:, top_k]).min().item())
 
@@ -154,6 +167,25 @@ def router_margin(model, ids):
     logits(model, ids)
     for hook in hooks:
         hook.remove()
+    corrected = any("bias" in name for name, _ in drawn(model)[len(list(model.named_parameters())):])
+    return min(gaps) if gaps and not corrected else choice_margin(model, ids)
+
+
+def choice_margin(model, ids):
+    """The smallest gap between the last and the first left out of whatever `topk` is asked for."""
+    gaps, plain = [], torch.Tensor.topk
+
+    def topk(x, k, dim=-1, largest=True, sorted=True):
+        if k < x.shape[dim]:
+            ranked = plain(x, k + 1, dim).values
+            gaps.append((ranked.select(dim, k - 1) - ranked.select(dim, k)).min().item())
+        return plain(x, k, dim, largest, sorted)
+
+    torch.Tensor.topk = torch.topk = topk
+    try:
+        logits(model, ids)
+    finally:
+        torch.Tensor.topk = torch.topk = plain
     return min(gaps, default=1.0)
 
 

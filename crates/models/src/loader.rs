@@ -3,6 +3,8 @@
 //!
 //! It knows no device; a device takes over the parts that come from here.
 
+mod experts;
+
 use std::collections::BTreeSet;
 
 use backend::NormGain;
@@ -11,8 +13,10 @@ use weights::{Checkpoint, Matrix};
 use crate::Error;
 use crate::mixers::conv::Conv;
 use crate::mixers::gated_delta;
-use crate::modules::{ExpertLinear, Linear, Module, layer_name};
-use crate::recipe::{AttentionMixer, Bias, Branch, Head, Layer, Mixer, ModelSpec, Norm};
+use crate::modules::{Linear, Module, layer_name};
+use crate::recipe::{
+    AttentionMixer, Bias, Branch, Correction, Ffn, Head, Layer, Mixer, ModelSpec, Norm,
+};
 
 /// Everything that may belong to a module of a checkpoint.
 const SUFFIXES: &[&str] = &[
@@ -43,16 +47,6 @@ const HEAD_NORMS: &[&str] = &["q_norm", "q_layernorm", "query_layernorm"];
 /// How many ignored tensors a note names.
 const NAMED: usize = 3;
 
-/// How a checkpoint has one projection of all experts.
-enum Storage {
-    /// Each expert for itself.
-    Apart,
-    /// One on top of the other.
-    Stacked,
-    /// The same, with gate and up of each together.
-    Joined,
-}
-
 /// A checkpoint seen through a spec.
 pub(crate) struct Loader<'a> {
     spec: ModelSpec,
@@ -67,6 +61,7 @@ impl<'a> Loader<'a> {
         loader.settle_head()?;
         loader.settle_gains();
         loader.refuse_factors_of_mlx()?;
+        loader.settle_corrections();
         loader.refuse_unused_terms()?;
         loader.note_ignored_tensors();
         Ok(loader)
@@ -160,6 +155,23 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Corrections of routers that need not be there either are or are not.
+    fn settle_corrections(&mut self) {
+        for (i, layer) in self.spec.layers.iter_mut().enumerate() {
+            for branch in layer.steps.iter_mut().flat_map(|step| &mut step.branches) {
+                if let Branch::Ffn(Ffn::Moe(moe)) = branch
+                    && let Correction::IfStored(name) = moe.router.correction
+                {
+                    let stored = format!("{}.{}.{name}", layer_name(i), moe.name);
+                    moe.router.correction = match self.checkpoint.contains(&stored) {
+                        true => Correction::Stored(name),
+                        false => Correction::Absent,
+                    };
+                }
+            }
+        }
+    }
+
     /// A bias or a norm that lies there unused means that the config is not that of these weights.
     fn refuse_unused_terms(&self) -> Result<(), Error> {
         let mut unused = Vec::new();
@@ -206,22 +218,7 @@ impl<'a> Loader<'a> {
             Module::Linear(linear) | Module::Embedding(linear) => vec![linear.name.clone()],
             Module::Gain { name, .. } => vec![name.clone()],
             Module::Vector { name, .. } => vec![name.clone()],
-            Module::Experts(e) => match self.storage(e) {
-                Storage::Stacked => vec![e.stacked()],
-                Storage::Joined => vec![e.joined()],
-                Storage::Apart => (0..e.n).map(|expert| e.single(expert)).collect(),
-            },
-        }
-    }
-
-    fn storage(&self, experts: &ExpertLinear) -> Storage {
-        let is_there = |name: String| self.checkpoint.has_weight(&name);
-        if is_there(experts.stacked()) {
-            Storage::Stacked
-        } else if is_there(experts.joined()) {
-            Storage::Joined
-        } else {
-            Storage::Apart
+            Module::Experts(experts) => self.stored_experts(experts),
         }
     }
 
@@ -269,27 +266,6 @@ impl<'a> Loader<'a> {
         Ok(self.checkpoint.vector(name, len)?)
     }
 
-    /// One matrix per expert. Shares the bytes of a stack.
-    pub(crate) fn experts(&self, experts: &ExpertLinear) -> Result<Vec<Matrix>, Error> {
-        let ExpertLinear { n, rows, cols, .. } = *experts;
-        // Every so many rows of a stack, those of this projection begin `first` rows further on.
-        let cut = |name: String, step: usize, first: usize| -> Result<Vec<Matrix>, Error> {
-            let stack = self.checkpoint.experts(&name, n, step, cols)?;
-            let start = |e: usize| e * step + first;
-            Ok((0..n).map(|e| stack.rows_range(start(e)..start(e) + rows)).collect())
-        };
-        match (self.storage(experts), experts.projection) {
-            (Storage::Stacked, _) => cut(experts.stacked(), rows, 0),
-            (Storage::Joined, "gate_proj") => cut(experts.joined(), 2 * rows, 0),
-            (Storage::Joined, "up_proj") => cut(experts.joined(), 2 * rows, rows),
-            (Storage::Joined, _) => cut(experts.joined(), rows, 0),
-            (Storage::Apart, _) => {
-                let single = |e| Ok(self.checkpoint.matrix(&experts.single(e), rows, cols)?);
-                (0..n).map(single).collect()
-            }
-        }
-    }
-
     /// Bytes of one module that do not stay where the checkpoint has them.
     pub(crate) fn n_copied_bytes(&self, module: &Module) -> Result<u64, Error> {
         Ok(match module {
@@ -297,7 +273,7 @@ impl<'a> Loader<'a> {
                 let biases = self.biases(std::slice::from_ref(linear))?;
                 biases.map_or(0, |biases| 4 * biases.len() as u64)
             }
-            Module::Experts(_) => 0,
+            Module::Experts(experts) => self.expert_bytes(experts)?[1],
             Module::Gain { .. } | Module::Vector { .. } => self.n_bytes(module)?,
         })
     }
@@ -309,9 +285,7 @@ impl<'a> Loader<'a> {
                 let bias = self.biases(std::slice::from_ref(linear))?.map_or(0, |b| 4 * b.len());
                 (self.matrix(linear)?.n_bytes() + bias) as u64
             }
-            Module::Experts(experts) => {
-                self.experts(experts)?.iter().map(|matrix| matrix.n_bytes() as u64).sum()
-            }
+            Module::Experts(experts) => self.expert_bytes(experts)?[0],
             Module::Gain { name, len, .. } => 4 * self.gain(name, *len)?.len() as u64,
             Module::Vector { name, shape } => {
                 4 * self.numbers(name, shape.iter().product())?.len() as u64
@@ -335,6 +309,18 @@ fn unused_in(layer: &Layer, name: &str) -> Vec<String> {
         {
             let norms = HEAD_NORMS.iter();
             unused.extend(norms.map(|norm| format!("{name}.{}.{norm}.weight", attention.name)));
+        }
+        if let Branch::Mixer(Mixer::Attention(attention)) = branch
+            && attention.sinks == Bias::Absent
+        {
+            unused.push(format!("{name}.{}.sinks", attention.name));
+        }
+        if let Branch::Ffn(Ffn::Moe(moe)) = branch
+            && moe.router.correction == Correction::Absent
+        {
+            let places = [String::new(), format!("{}.", moe.router.name)];
+            let correction = |place| format!("{name}.{}.{place}e_score_correction_bias", moe.name);
+            unused.extend(places.map(correction));
         }
     }
     unused

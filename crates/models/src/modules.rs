@@ -5,7 +5,7 @@
 
 use backend::NormGain;
 
-use crate::recipe::{Bias, Branch, Head, Layer, LayerScalars, ModelSpec, Norm};
+use crate::recipe::{Bias, Branch, Head, JoinedRows, Layer, LayerScalars, ModelSpec, Norm};
 use crate::{ffn, mixers};
 
 /// One named piece of a model.
@@ -63,6 +63,10 @@ pub struct ExpertLinear {
     pub rows: usize,
     /// Input columns.
     pub cols: usize,
+    /// Whether each has a bias.
+    pub bias: Bias,
+    /// How a stack has gate and up, where it has them together.
+    pub joined_rows: JoinedRows,
 }
 
 impl Linear {
@@ -78,24 +82,42 @@ impl Linear {
 }
 
 impl ExpertLinear {
-    /// Name of the stack of all experts.
-    pub fn stacked(&self) -> String {
-        format!("{}.switch_mlp.{}", self.parent, self.projection)
+    /// Names that a stack of all experts may have.
+    pub fn stacked(&self) -> Vec<String> {
+        let ExpertLinear { parent, projection, .. } = self;
+        let mut names = vec![
+            format!("{parent}.switch_mlp.{projection}"),
+            format!("{parent}.experts.{projection}"),
+        ];
+        if self.projection == "down_proj" {
+            names.push(format!("{parent}.output_linear"));
+        }
+        names
     }
 
-    /// Name of the stack in which each expert has gate and up together, or of that of all experts
-    /// where there is nothing to join.
-    pub fn joined(&self) -> String {
-        let projection = match self.projection {
-            "gate_proj" | "up_proj" => "gate_up_proj",
-            other => other,
+    /// Names that a stack may have in which each expert has gate and up together.
+    pub fn joined(&self) -> Vec<String> {
+        match self.projection {
+            "down_proj" => Vec::new(),
+            _ => ["experts.gate_up_proj", "input_linear"]
+                .map(|name| format!("{}.{name}", self.parent))
+                .to_vec(),
+        }
+    }
+
+    /// Names that one expert may have, the usual one first.
+    pub fn single(&self, expert: usize) -> [String; 2] {
+        let short = match self.projection {
+            "gate_proj" => "w1",
+            "up_proj" => "w3",
+            _ => "w2",
         };
-        format!("{}.experts.{projection}", self.parent)
+        [self.projection, short].map(|name| format!("{}.experts.{expert}.{name}", self.parent))
     }
 
-    /// Name of one expert.
-    pub fn single(&self, expert: usize) -> String {
-        format!("{}.experts.{expert}.{}", self.parent, self.projection)
+    /// Numbers of `n` experts.
+    fn n_params(&self, n: usize) -> u64 {
+        product(&[n, self.rows, self.cols]).saturating_add(product(&[n, self.bias.len(self.rows)]))
     }
 }
 
@@ -104,7 +126,7 @@ impl Module {
     pub fn n_params(&self) -> u64 {
         match self {
             Module::Linear(linear) | Module::Embedding(linear) => linear.n_params(),
-            Module::Experts(e) => product(&[e.n, e.rows, e.cols]),
+            Module::Experts(e) => e.n_params(e.n),
             Module::Gain { len, .. } => *len as u64,
             Module::Vector { shape, .. } => product(shape),
         }
@@ -114,7 +136,7 @@ impl Module {
     pub fn n_active_params(&self) -> u64 {
         match self {
             Module::Linear(linear) => linear.n_params(),
-            Module::Experts(e) => product(&[e.top_k, e.rows, e.cols]),
+            Module::Experts(e) => e.n_params(e.top_k),
             Module::Embedding(linear) => linear.cols as u64,
             Module::Gain { len, .. } => *len as u64,
             Module::Vector { shape, .. } => product(shape),

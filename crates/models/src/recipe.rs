@@ -196,6 +196,8 @@ pub struct AttentionMixer {
     pub out_bias: Bias,
     /// Where keys and values come from.
     pub keys_values: KeysValues,
+    /// Whether there is a logit per query head, called `sinks`, that its softmax counts with.
+    pub sinks: Bias,
     /// The norm of q and k, if there is one.
     pub head_norm: Option<HeadNorm>,
     /// The norm on every head of v; only beside one on q and k, with which it shares `eps`.
@@ -346,8 +348,14 @@ pub enum GateUp {
 pub struct MoeFfn {
     /// What it is called in its layer, usually `mlp`.
     pub name: &'static str,
+    /// What chooses experts.
+    pub router: Router,
     /// How many, how wide, how they are chosen.
     pub experts: Experts,
+    /// Whether all projections of every expert have biases.
+    pub expert_bias: Bias,
+    /// How a stack has gate and up of each expert, where it has them together.
+    pub joined_rows: JoinedRows,
     /// What every row passes through besides.
     pub shared: Shared,
 }
@@ -359,6 +367,40 @@ pub enum Shared {
     None,
     /// One gated layer, weighted with `sigmoid(shared_expert_gate(x))`.
     Gated(GatedFfn),
+    /// One gated layer as it is; several shared experts are one that is as wide as all of them.
+    Whole(GatedFfn),
+}
+
+/// What makes logits for the choice of experts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Router {
+    /// What its matrix is called in the mixture, usually `gate`.
+    pub name: &'static str,
+    /// Whether it has a bias.
+    pub bias: Bias,
+    /// What is added to scores in order to choose.
+    pub correction: Correction,
+}
+
+/// A number for each expert, added to its score in order to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Correction {
+    /// There is none.
+    Absent,
+    /// A tensor of this name in the mixture.
+    Stored(&'static str),
+    /// The same, but some programs leave it out when they convert a model.
+    IfStored(&'static str),
+}
+
+/// How a stack of experts has gate and up, where it has them together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinedRows {
+    /// All rows of gate, then all of up.
+    GateThenUp,
+    /// A row of gate and one of up take turns. Floats that are parameters of their own in Hugging
+    /// Face's manner have inputs and outputs the other way round, also those of down.
+    TakeTurns,
 }
 
 /// Where the matrix that turns the last hidden state into logits comes from.

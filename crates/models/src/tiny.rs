@@ -48,8 +48,12 @@ pub fn tensors(spec: &ModelSpec, seed: u64) -> Vec<Tensor> {
                 list.push(matrix(linear, gain_of(linear.cols), seed));
                 list.extend(bias(linear, seed));
             }
-            Module::Experts(e) => list.extend((0..e.n).map(|expert| {
-                matrix(&Linear::new(e.single(expert), e.rows, e.cols), gain_of(e.cols), seed)
+            Module::Experts(e) => list.extend((0..e.n).flat_map(|expert| {
+                let [name, _] = e.single(expert);
+                let linear = Linear { bias: e.bias, ..Linear::new(name, e.rows, e.cols) };
+                [Some(matrix(&linear, gain_of(e.cols), seed)), bias(&linear, seed)]
+                    .into_iter()
+                    .flatten()
             })),
             Module::Gain { name, len, kind } => {
                 let center = match kind {

@@ -3,12 +3,15 @@
 //!
 //! Not a base class: a family takes the values and builds its own layers from them.
 
-use backend::{Activation, Attention, KvFormat, NormCenter, NormGain, NormOrder, NormSpan, Rope};
+use backend::{
+    Activation, Attention, Experts, KvFormat, NormCenter, NormGain, NormOrder, NormSpan, Rope,
+};
 
 use crate::config::{Config, wrong};
 use crate::recipe::{
-    AttentionMixer, Bias, Ffn, GateUp, GatedFfn, Head, HeadNorm, KeysValues, Layer, LayerScalars,
-    Mixer, Norm, Norms, OutGate, Qkv, Step, ValueNorm,
+    AttentionMixer, Bias, Correction, Ffn, GateUp, GatedFfn, Head, HeadNorm, JoinedRows,
+    KeysValues, Layer, LayerScalars, Mixer, MoeFfn, Norm, Norms, OutGate, Qkv, Router, Shared,
+    Step, ValueNorm,
 };
 use crate::rope::RopeShape;
 use crate::{Error, ModelSpec};
@@ -94,6 +97,7 @@ impl Trunk {
             out: "o_proj",
             out_bias: Bias::Absent,
             keys_values: KeysValues::Own,
+            sinks: Bias::Absent,
             head_norm: None,
             value_norm: ValueNorm::Absent,
             rope: Some(0),
@@ -109,6 +113,19 @@ impl Trunk {
             activation: self.activation,
             gate_up: GateUp::Split,
             bias: Bias::Absent,
+        }
+    }
+
+    /// A mixture of bias-free experts and nothing else.
+    pub(crate) fn mixture(&self, experts: Experts) -> MoeFfn {
+        let (bias, correction) = (Bias::Absent, Correction::Absent);
+        MoeFfn {
+            name: "mlp",
+            router: Router { name: "gate", bias, correction },
+            experts,
+            expert_bias: Bias::Absent,
+            joined_rows: JoinedRows::GateThenUp,
+            shared: Shared::None,
         }
     }
 

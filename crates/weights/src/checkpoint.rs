@@ -138,7 +138,9 @@ impl Checkpoint {
     /// Whether there is a weight of this module, however it is packed.
     pub fn has_weight(&self, module: &str) -> bool {
         let name = format!("{module}.weight");
-        self.contains(&name) || self.contains(&format!("{name}_packed"))
+        self.contains(&name)
+            || self.contains(&format!("{name}_packed"))
+            || self.blocks(module).is_some()
     }
 
     /// The tensor of this full name; where there is none, the one that differs only by the

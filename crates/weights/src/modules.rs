@@ -64,6 +64,9 @@ impl Checkpoint {
         if let Some(packed) = self.tensor(&format!("{name}_packed")) {
             return self.compressed(module, &packed.name, shape);
         }
+        if let (None, Some(_), Some(n)) = (self.tensor(&name), self.blocks(module), shape.stack) {
+            return self.experts_of_blocks(module, n, shape.rows, shape.cols);
+        }
         let weight = match self.sound(&name) {
             Err(Error::MissingTensor { .. }) if self.quantization.foreign().is_some() => {
                 return Err(self.foreign());

@@ -6,9 +6,9 @@ use std::io::Write;
 use anyhow::Result;
 use backend::BLOCK;
 use models::ModelSpec;
-use models::modules::Module;
+use models::modules::{ExpertLinear, Module};
 use serde::Serialize;
-use weights::{Checkpoint, Format, GgufType, Packing};
+use weights::{Checkpoint, Format, GgufType, Matrix, Packing};
 
 use crate::env::Environment;
 use crate::load::{Budget, Crowd, DEFAULT_SEQS, LoadArgs, Opened};
@@ -255,11 +255,7 @@ fn packings(spec: &ModelSpec, checkpoint: &Checkpoint) -> BTreeMap<String, usize
     for module in spec.modules() {
         let matrix = match &module {
             Module::Linear(l) | Module::Embedding(l) => checkpoint.matrix(&l.name, l.rows, l.cols),
-            Module::Experts(e) => checkpoint
-                .experts(&e.stacked(), e.n, e.rows, e.cols)
-                .or_else(|_| checkpoint.experts(&e.joined(), e.n, e.rows, e.cols))
-                .or_else(|_| checkpoint.experts(&e.joined(), e.n, 2 * e.rows, e.cols))
-                .or_else(|_| checkpoint.matrix(&e.single(0), e.rows, e.cols)),
+            Module::Experts(e) => expert_stack(checkpoint, e),
             Module::Gain { .. } | Module::Vector { .. } => continue,
         };
         // A head that the config leaves open need not be there; nothing else is missing here.
@@ -268,6 +264,19 @@ fn packings(spec: &ModelSpec, checkpoint: &Checkpoint) -> BTreeMap<String, usize
         }
     }
     counts
+}
+
+/// The projection of all experts where it is a stack, else that of the first one.
+fn expert_stack(checkpoint: &Checkpoint, e: &ExpertLinear) -> Result<Matrix, weights::Error> {
+    let has_weight = |name: &String| checkpoint.has_weight(name);
+    if let Some(name) = e.stacked().into_iter().find(has_weight) {
+        return checkpoint.experts(&name, e.n, e.rows, e.cols);
+    }
+    if let Some(name) = e.joined().into_iter().find(has_weight) {
+        return checkpoint.experts(&name, e.n, 2 * e.rows, e.cols);
+    }
+    let name = e.single(0).into_iter().find(has_weight).unwrap_or_default();
+    checkpoint.matrix(&name, e.rows, e.cols)
 }
 
 fn name_of(packing: Packing) -> String {

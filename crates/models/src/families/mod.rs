@@ -53,6 +53,7 @@ families! {
     cohere: "cohere";
     cohere2: "cohere2";
     ernie4_5: "ernie4_5";
+    ernie4_5_moe: "ernie4_5_moe";
     exaone4: "exaone4";
     falcon_h1: "falcon_h1";
     gemma2: "gemma2";
@@ -60,7 +61,10 @@ families! {
     gemma4: "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text";
     glm: "glm";
     glm4: "glm4";
+    glm4_moe: "glm4_moe";
+    gpt_oss: "gpt_oss";
     granite: "granite";
+    granitemoe: "granitemoe";
     granitemoehybrid: "granitemoehybrid";
     hunyuan_v1_dense: "hunyuan_v1_dense";
     internlm3: "internlm3";
@@ -71,6 +75,7 @@ families! {
     minicpm: "minicpm";
     ministral3: "ministral3";
     mistral: "mistral", "mistral3", "ministral";
+    mixtral: "mixtral";
     nemotron: "nemotron";
     olmo2: "olmo2";
     olmo3: "olmo3";
@@ -106,6 +111,22 @@ pub fn recipe(config: &Value) -> Result<ModelSpec, Error> {
 pub fn recipe_for_context(config: &Value, context: usize) -> Result<ModelSpec, Error> {
     let config = Config::new(config);
     cook(config.model_type()?, &config, Some(context))
+}
+
+/// How many experts there are, and how many of them a row meets, by the names that configs have for
+/// both.
+fn expert_counts(c: &Config) -> Result<[usize; 2], Error> {
+    let known = |keys: [&'static str; 4]| {
+        keys.into_iter().find(|key| c.get(key).is_some()).unwrap_or(keys[0])
+    };
+    let n_key = known(["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"]);
+    let k_key = known(["num_experts_per_tok", "experts_per_token", "moe_topk", "moe_k"]);
+    let (n, top_k) = (c.need_count(n_key)?, c.need_count(k_key)?);
+    if top_k > n {
+        let problem = format!("is {top_k}, but there are {n} experts");
+        return Err(Error::config(k_key, problem));
+    }
+    Ok([n, top_k])
 }
 
 /// `attention_bias`: whether all four projections of attention have biases.

@@ -47,19 +47,13 @@ pub(super) fn sparse_layers(c: &Config, trunk: &Trunk, shared: Shared) -> Result
             let inner = c.need_size("intermediate_size")?;
             return Ok(Ffn::Gated(trunk.gated(inner)));
         }
-        Ok(Ffn::Moe(MoeFfn { name: "mlp", experts: experts.clone(), shared: shared.clone() }))
+        Ok(Ffn::Moe(MoeFfn { shared: shared.clone(), ..trunk.mixture(experts.clone()) }))
     };
     (0..trunk.n_layers).map(ffn).collect()
 }
 
 fn experts(c: &Config, trunk: &Trunk) -> Result<Experts, Error> {
-    let key = if c.get("num_experts").is_some() { "num_experts" } else { "num_local_experts" };
-    let n = c.need_count(key)?;
-    let top_k = c.need_count("num_experts_per_tok")?;
-    if top_k > n {
-        let problem = format!("is {top_k}, but there are {n} experts");
-        return Err(Error::config("num_experts_per_tok", problem));
-    }
+    let [n, top_k] = expert_counts(c)?;
     let renormalised = c.is_on("norm_topk_prob")?;
     Ok(Experts {
         n,

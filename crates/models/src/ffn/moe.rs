@@ -1,8 +1,8 @@
-//! A router and many gated layers of which every row meets a few, with or without one that every
-//! row passes through.
+//! A router and many small layers of which every row meets a few, with or without one that every row
+//! passes through.
 
 use backend::ops::{ExpertWeights, Input, Output};
-use backend::{Backend, Experts};
+use backend::{Backend, ExpertForm, Experts};
 
 use super::gated::GatedWeights;
 use crate::Error;
@@ -10,16 +10,34 @@ use crate::decoder::{Scratch, ScratchSizes};
 use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{ExpertLinear, Linear, Module};
-use crate::recipe::{GatedFfn, MoeFfn, Shared};
+use crate::recipe::{Correction, GatedFfn, MoeFfn, Shared};
 use crate::step::Wiring;
+
+/// The projections of all experts.
+struct Projections {
+    /// Absent where there is no gate.
+    gate: Option<ExpertLinear>,
+    up: ExpertLinear,
+    down: ExpertLinear,
+}
 
 impl MoeFfn {
     fn router(&self, layer: &str, hidden: usize) -> Linear {
-        Linear::new(format!("{layer}.{}.gate", self.name), self.experts.n, hidden)
+        let name = format!("{layer}.{}.{}", self.name, self.router.name);
+        Linear { bias: self.router.bias, ..Linear::new(name, self.experts.n, hidden) }
     }
 
-    /// Gate, up and down of all experts.
-    fn projections(&self, layer: &str, hidden: usize) -> [ExpertLinear; 3] {
+    /// The full name of what is added to scores, if anything is.
+    fn correction(&self, layer: &str) -> Option<String> {
+        match self.router.correction {
+            Correction::Absent => None,
+            Correction::Stored(name) | Correction::IfStored(name) => {
+                Some(format!("{layer}.{}.{name}", self.name))
+            }
+        }
+    }
+
+    fn projections(&self, layer: &str, hidden: usize) -> Projections {
         let inner = self.experts.inner;
         let experts = |projection, rows, cols| ExpertLinear {
             parent: format!("{layer}.{}", self.name),
@@ -28,38 +46,52 @@ impl MoeFfn {
             top_k: self.experts.top_k,
             rows,
             cols,
+            bias: self.expert_bias,
+            joined_rows: self.joined_rows,
         };
-        [
-            experts("gate_proj", inner, hidden),
-            experts("up_proj", inner, hidden),
-            experts("down_proj", hidden, inner),
-        ]
+        Projections {
+            gate: match self.experts.form {
+                ExpertForm::Gated { .. } => Some(experts("gate_proj", inner, hidden)),
+                ExpertForm::Plain(_) => None,
+            },
+            up: experts("up_proj", inner, hidden),
+            down: experts("down_proj", hidden, inner),
+        }
     }
 
-    /// The layer that every row passes through, with the name of what it lies in and its gate.
-    fn shared(&self, layer: &str, hidden: usize) -> Option<(&GatedFfn, String, Linear)> {
-        let Shared::Gated(ffn) = &self.shared else { return None };
-        let parent = format!("{layer}.{}", self.name);
-        let gate = Linear::new(format!("{parent}.shared_expert_gate"), 1, hidden);
-        Some((ffn, parent, gate))
+    /// The layer that every row passes through, and its gate if it has one.
+    fn shared(&self, layer: &str, hidden: usize) -> Option<(&GatedFfn, Option<Linear>)> {
+        match &self.shared {
+            Shared::None => None,
+            Shared::Gated(ffn) => {
+                let name = format!("{layer}.{}.shared_expert_gate", self.name);
+                Some((ffn, Some(Linear::new(name, 1, hidden))))
+            }
+            Shared::Whole(ffn) => Some((ffn, None)),
+        }
     }
 
     pub(super) fn modules(&self, layer: &str, hidden: usize) -> Vec<Module> {
         let mut list = vec![Module::Linear(self.router(layer, hidden))];
-        list.extend(self.projections(layer, hidden).map(Module::Experts));
-        if let Some((ffn, parent, gate)) = self.shared(layer, hidden) {
-            list.extend(ffn.modules(&parent, hidden));
-            list.push(Module::Linear(gate));
+        let correction = self.correction(layer);
+        list.extend(correction.map(|name| Module::Vector { name, shape: vec![self.experts.n] }));
+        let Projections { gate, up, down } = self.projections(layer, hidden);
+        list.extend(gate.into_iter().chain([up, down]).map(Module::Experts));
+        if let Some((ffn, gate)) = self.shared(layer, hidden) {
+            list.extend(ffn.modules(&format!("{layer}.{}", self.name), hidden));
+            list.extend(gate.map(Module::Linear));
         }
         list
     }
 
     pub(super) fn measure(&self, hidden: usize, sizes: &mut ScratchSizes) {
         sizes.router = sizes.router.max(self.experts.n);
-        if let Some((ffn, ..)) = self.shared("", hidden) {
+        if let Some((ffn, gate)) = self.shared("", hidden) {
             ffn.measure(sizes);
-            sizes.shared = hidden;
-            sizes.shared_gate = 1;
+            if gate.is_some() {
+                sizes.shared = hidden;
+                sizes.shared_gate = 1;
+            }
         }
     }
 }
@@ -68,34 +100,48 @@ impl MoeFfn {
 pub(crate) struct MoeWeights<B: Backend> {
     experts: Experts,
     router: LinearWeights<B>,
+    correction: Option<B::Vector>,
     gate_up: B::Weight,
+    gate_up_bias: Option<B::Vector>,
     down: B::Weight,
+    down_bias: Option<B::Vector>,
     shared: Option<SharedWeights<B>>,
 }
 
 struct SharedWeights<B: Backend> {
     ffn: GatedWeights<B>,
-    gate: LinearWeights<B>,
+    gate: Option<LinearWeights<B>>,
 }
 
 impl<B: Backend> MoeWeights<B> {
     pub(super) fn load(loader: &Loader, b: &B, moe: &MoeFfn, layer: &str) -> Result<Self, Error> {
         let hidden = loader.spec().hidden;
-        let [gate, up, down] = moe.projections(layer, hidden);
-        let (gates, ups) = (loader.experts(&gate)?, loader.experts(&up)?);
-        let gate_up: Vec<_> = gates.into_iter().zip(ups).flat_map(|(g, u)| [g, u]).collect();
+        let Projections { gate, up, down } = moe.projections(layer, hidden);
+        let entrance = loader.entrance(gate.as_ref(), &up)?;
+        let mut experts = moe.experts.clone();
+        if let ExpertForm::Gated { rows, .. } = &mut experts.form {
+            *rows = entrance.rows;
+        }
         let shared = match moe.shared(layer, hidden) {
-            Some((ffn, parent, gate)) => Some(SharedWeights {
-                ffn: GatedWeights::load(loader, b, ffn, &parent)?,
-                gate: LinearWeights::load(loader, b, &[gate])?,
+            Some((ffn, gate)) => Some(SharedWeights {
+                ffn: GatedWeights::load(loader, b, ffn, &format!("{layer}.{}", moe.name))?,
+                gate: gate.map(|gate| LinearWeights::load(loader, b, &[gate])).transpose()?,
             }),
             None => None,
         };
+        let vector = |values: Option<Vec<f32>>| values.map(|values| b.vector(&values));
+        let correction = match moe.correction(layer) {
+            Some(name) => Some(loader.numbers(&name, experts.n)?),
+            None => None,
+        };
         Ok(MoeWeights {
-            experts: moe.experts.clone(),
+            experts,
             router: LinearWeights::load(loader, b, &[moe.router(layer, hidden)])?,
-            gate_up: b.weight(&gate_up),
+            correction: vector(correction),
+            gate_up: b.weight(&entrance.weight),
+            gate_up_bias: vector(entrance.bias),
             down: b.weight(&loader.experts(&down)?),
+            down_bias: vector(loader.expert_bias(&down)?),
             shared,
         })
     }
@@ -106,17 +152,23 @@ impl<B: Backend> MoeWeights<B> {
         self.router.apply(b, Input::Rows(x), Output::Into(&mut s.router));
         let weights = ExpertWeights {
             gate_up: &self.gate_up,
-            gate_up_bias: None,
+            gate_up_bias: self.gate_up_bias.as_ref(),
             down: &self.down,
-            down_bias: None,
-            correction: None,
+            down_bias: self.down_bias.as_ref(),
+            correction: self.correction.as_ref(),
         };
         b.experts(x, &s.router, &self.experts, weights, said);
         if let Some(shared) = &self.shared {
             shared.ffn.enter(b, Input::Rows(x), &mut s.inner);
-            shared.ffn.last().apply(b, Input::Rows(&s.inner), Output::Into(&mut s.shared));
-            shared.gate.apply(b, Input::Rows(x), Output::Into(&mut s.shared_gate));
-            b.add_gated(said, &s.shared_gate, &s.shared);
+            let inner = Input::Rows(&s.inner);
+            match &shared.gate {
+                None => shared.ffn.last().apply(b, inner, Output::Onto(said)),
+                Some(gate) => {
+                    shared.ffn.last().apply(b, inner, Output::Into(&mut s.shared));
+                    gate.apply(b, Input::Rows(x), Output::Into(&mut s.shared_gate));
+                    b.add_gated(said, &s.shared_gate, &s.shared);
+                }
+            }
         }
         wiring.leave(b, &mut s.x, &mut s.y, &s.more);
     }

@@ -80,11 +80,20 @@ impl AttentionMixer {
         }
     }
 
+    /// The name of the sinks, if there are any.
+    fn sinks_name(&self, parent: &str) -> Option<String> {
+        (self.sinks == Bias::Stored).then(|| self.name_of(parent, "sinks"))
+    }
+
     pub(super) fn modules(&self, parent: &str, hidden: usize) -> Vec<Module> {
         let inputs = self.inputs(parent, hidden).into_iter();
         let linears = inputs.chain([self.output(parent, hidden)]).map(Module::Linear);
         let norms = self.head_norms(parent).into_iter();
-        linears.chain(norms.flat_map(|(norm, name, len)| norm.modules(name, len))).collect()
+        let norms = norms.flat_map(|(norm, name, len)| norm.modules(name, len));
+        let sinks = self
+            .sinks_name(parent)
+            .map(|name| Module::Vector { name, shape: vec![self.shape.heads] });
+        linears.chain(norms).chain(sinks).collect()
     }
 
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
@@ -111,6 +120,7 @@ pub(crate) struct AttentionWeights<B: Backend> {
     gate: Option<LinearWeights<B>>,
     head_norm: Option<HeadNormWeights<B>>,
     rope: Option<usize>,
+    sinks: Option<B::Vector>,
     out: LinearWeights<B>,
 }
 
@@ -140,12 +150,17 @@ impl<B: Backend> AttentionWeights<B> {
                 (qkv, Some(gate))
             }
         };
+        let sinks = match mixer.sinks_name(parent) {
+            Some(name) => Some(b.vector(&loader.numbers(&name, mixer.shape.heads)?)),
+            None => None,
+        };
         Ok(AttentionWeights {
             shape: mixer.shape.clone(),
             qkv,
             gate,
             head_norm: HeadNormWeights::load(loader, b, mixer, parent)?,
             rope: mixer.rope,
+            sinks,
             out: LinearWeights::load(loader, b, &[mixer.output(parent, hidden)])?,
         })
     }
@@ -164,7 +179,7 @@ impl<B: Backend> AttentionWeights<B> {
         if norm.is_some() || rotation.is_some() {
             b.rope(&mut s.qkv, &self.shape, norm, rotation);
         }
-        let layer = AttentionLayer { spec: &self.shape, sinks: None };
+        let layer = AttentionLayer { spec: &self.shape, sinks: self.sinks.as_ref() };
         match pages {
             Kept::Own(pages) => b.attend(&s.qkv, layer, pages, pass.batch, &mut s.attended),
             Kept::Others(pages) => {

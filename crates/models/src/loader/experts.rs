@@ -1,0 +1,184 @@
+//! The weights of experts, in whichever of several ways a checkpoint stores them.
+
+use backend::GateUpRows;
+use weights::Matrix;
+
+use super::Loader;
+use crate::Error;
+use crate::modules::ExpertLinear;
+use crate::recipe::{Bias, JoinedRows};
+
+/// How a checkpoint has one projection of all experts.
+enum Storage {
+    /// Each expert for itself, under these names.
+    Apart(Vec<String>),
+    /// One on top of the other, under this name.
+    Stacked(String),
+    /// The same, with gate and up of each together.
+    Joined(String),
+}
+
+/// Gate and up of all experts, or up alone.
+pub(crate) struct Entrance {
+    /// One expert after the other.
+    pub(crate) weight: Vec<Matrix>,
+    /// A number for each row.
+    pub(crate) bias: Option<Vec<f32>>,
+    /// How the rows of one expert lie.
+    pub(crate) rows: GateUpRows,
+}
+
+impl Loader<'_> {
+    fn storage(&self, experts: &ExpertLinear) -> Storage {
+        let is_there = |name: &String| self.checkpoint.has_weight(name);
+        if let Some(name) = experts.stacked().into_iter().find(is_there) {
+            return Storage::Stacked(name);
+        }
+        if let Some(name) = experts.joined().into_iter().find(is_there) {
+            return Storage::Joined(name);
+        }
+        let [usual, short] = experts.single(0);
+        let spelling = usize::from(!is_there(&usual) && is_there(&short));
+        Storage::Apart((0..experts.n).map(|e| experts.single(e)[spelling].clone()).collect())
+    }
+
+    /// The names that the tensors of a projection have, without what follows the module's name.
+    pub(super) fn stored_experts(&self, experts: &ExpertLinear) -> Vec<String> {
+        match self.storage(experts) {
+            Storage::Apart(names) => names,
+            Storage::Stacked(name) | Storage::Joined(name) => {
+                // The parts of a stack of blocks are named with an underscore.
+                let part = |part: &str| format!("{name}_{part}");
+                let parts = ["blocks", "scales", "bias"].map(part);
+                [name].into_iter().chain(parts).collect()
+            }
+        }
+    }
+
+    /// One matrix per expert. Shares the bytes of a stack.
+    pub(crate) fn experts(&self, experts: &ExpertLinear) -> Result<Vec<Matrix>, Error> {
+        let ExpertLinear { n, rows, cols, .. } = *experts;
+        match self.storage(experts) {
+            Storage::Stacked(name) => {
+                let stack = self.stack(experts, &name, rows)?;
+                Ok((0..n).map(|e| stack.rows_range(e * rows..(e + 1) * rows)).collect())
+            }
+            Storage::Joined(name) => {
+                let stack = self.stack(experts, &name, 2 * rows)?;
+                let first = if experts.projection == "up_proj" { rows } else { 0 };
+                let start = |e: usize| e * 2 * rows + first;
+                Ok((0..n).map(|e| stack.rows_range(start(e)..start(e) + rows)).collect())
+            }
+            Storage::Apart(names) => {
+                let single = |name: &String| Ok(self.checkpoint.matrix(name, rows, cols)?);
+                names.iter().map(single).collect()
+            }
+        }
+    }
+
+    /// A stack of `rows` rows per expert.
+    fn stack(&self, experts: &ExpertLinear, name: &str, rows: usize) -> Result<Matrix, Error> {
+        let ExpertLinear { n, cols, .. } = *experts;
+        Ok(if self.is_transposed(experts, name) {
+            self.checkpoint.experts_transposed(name, n, rows, cols)?
+        } else {
+            self.checkpoint.experts(name, n, rows, cols)?
+        })
+    }
+
+    fn is_transposed(&self, experts: &ExpertLinear, name: &str) -> bool {
+        experts.joined_rows == JoinedRows::TakeTurns && self.checkpoint.is_parameter(name)
+    }
+
+    /// Gate and up as the device takes them; up alone where there is no gate.
+    pub(crate) fn entrance(
+        &self,
+        gate: Option<&ExpertLinear>,
+        up: &ExpertLinear,
+    ) -> Result<Entrance, Error> {
+        let Some(gate) = gate else {
+            let (weight, bias) = (self.experts(up)?, self.expert_bias(up)?);
+            return Ok(Entrance { weight, bias, rows: GateUpRows::Halves });
+        };
+        if let (Storage::Joined(name), JoinedRows::TakeTurns) =
+            (self.storage(gate), gate.joined_rows)
+        {
+            return Ok(Entrance {
+                weight: vec![self.stack(gate, &name, 2 * gate.rows)?],
+                bias: self.stacked_bias(gate, &name, 2 * gate.rows)?,
+                rows: GateUpRows::Interleaved,
+            });
+        }
+        let (gates, ups) = (self.experts(gate)?, self.experts(up)?);
+        let weight = gates.into_iter().zip(ups).flat_map(|(gate, up)| [gate, up]).collect();
+        let bias = match (self.expert_bias(gate)?, self.expert_bias(up)?) {
+            (Some(gates), Some(ups)) => {
+                let pairs = gates.chunks_exact(gate.rows).zip(ups.chunks_exact(up.rows));
+                Some(pairs.flat_map(|(gate, up)| [gate, up].concat()).collect())
+            }
+            _ => None,
+        };
+        Ok(Entrance { weight, bias, rows: GateUpRows::Halves })
+    }
+
+    /// The biases of a projection, one expert after the other, if it has any.
+    pub(crate) fn expert_bias(&self, experts: &ExpertLinear) -> Result<Option<Vec<f32>>, Error> {
+        let rows = experts.rows;
+        match self.storage(experts) {
+            _ if experts.bias == Bias::Absent => Ok(None),
+            Storage::Stacked(name) => self.stacked_bias(experts, &name, rows),
+            Storage::Joined(name) => {
+                let Some(both) = self.stacked_bias(experts, &name, 2 * rows)? else {
+                    return Ok(None);
+                };
+                let first = if experts.projection == "up_proj" { rows } else { 0 };
+                let own = both.chunks_exact(2 * rows).flat_map(|both| &both[first..first + rows]);
+                Ok(Some(own.copied().collect()))
+            }
+            Storage::Apart(names) => {
+                let mut all = Vec::with_capacity(experts.n * rows);
+                for name in names {
+                    all.extend(self.numbers(&format!("{name}.bias"), rows)?);
+                }
+                Ok(Some(all))
+            }
+        }
+    }
+
+    /// `rows` biases for each expert of the stack called `name`, if there are to be any.
+    fn stacked_bias(
+        &self,
+        experts: &ExpertLinear,
+        name: &str,
+        rows: usize,
+    ) -> Result<Option<Vec<f32>>, Error> {
+        if experts.bias == Bias::Absent {
+            return Ok(None);
+        }
+        let [usual, parameter] = [format!("{name}.bias"), format!("{name}_bias")];
+        let stored = if self.checkpoint.contains(&parameter) { parameter } else { usual };
+        Ok(Some(self.numbers(&stored, experts.n * rows)?))
+    }
+
+    /// Bytes of one projection as stored, and how many of them are copied.
+    pub(super) fn expert_bytes(&self, experts: &ExpertLinear) -> Result<[u64; 2], Error> {
+        let bias = 4 * (experts.bias.len(experts.rows) * experts.n) as u64;
+        let weight = match self.storage(experts) {
+            Storage::Stacked(name) | Storage::Joined(name)
+                if self.is_transposed(experts, &name) =>
+            {
+                let stored = self.checkpoint.tensor(&format!("{name}.weight"));
+                let all = stored.map_or(0, |tensor| tensor.data.len()) as u64;
+                let own = if experts.projection == "down_proj" { all } else { all / 2 };
+                return Ok([own + bias, own + bias]);
+            }
+            Storage::Joined(name) if experts.joined_rows == JoinedRows::TakeTurns => {
+                self.stack(experts, &name, 2 * experts.rows)?.n_bytes() as u64 / 2
+            }
+            Storage::Stacked(_) | Storage::Joined(_) | Storage::Apart(_) => {
+                self.experts(experts)?.iter().map(|matrix| matrix.n_bytes() as u64).sum()
+            }
+        };
+        Ok([weight + bias, bias])
+    }
+}

@@ -160,8 +160,8 @@ def router_margin(model, ids):
 
     def look(module, args, out):
         if out[0].dim() == 2 and out[0].shape[-1] == n_experts:
-            ranked = out[0].sort(-1, descending=True).values
-            gaps.append((ranked[:, top_k - 1] - ranked[:, top_k]).min().item())
+            ranked, k = out[0].sort(-1, descending=True).values, getattr(module, "top_k", top_k)
+            gaps.append((ranked[:, k - 1] - ranked[:, k]).min().item())
 
     hooks = [m.register_forward_hook(look) for n, m in model.named_modules() if n.endswith("mlp.gate")]
     logits(model, ids)
@@ -172,7 +172,8 @@ def router_margin(model, ids):
 
 
 def choice_margin(model, ids):
-    """The smallest gap between the last and the first left out of whatever `topk` is asked for."""
+    """The same of whatever `topk` is asked for, times four: a sigmoid is at most a fourth as steep as its
+    logit."""
     gaps, plain = [], torch.Tensor.topk
 
     def topk(x, k, dim=-1, largest=True, sorted=True):
@@ -186,7 +187,7 @@ def choice_margin(model, ids):
         logits(model, ids)
     finally:
         torch.Tensor.topk = torch.topk = plain
-    return min(gaps, default=1.0)
+    return 4 * min(gaps, default=1.0)
 
 
 def write_f32(path, tensor):

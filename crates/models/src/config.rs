@@ -122,6 +122,11 @@ impl<'a> Config<'a> {
         Ok(self.positive(key)?.unwrap_or(1.0))
     }
 
+    /// A list of widths; absent means empty.
+    pub(crate) fn sizes(&self, key: &str) -> Result<Vec<usize>, Error> {
+        self.list(key, |value| whole(key, value, 1, MAX_SIZE))
+    }
+
     /// One string per layer, if there is such a list.
     pub(crate) fn per_layer(&self, key: &str, n: usize) -> Result<Option<Vec<String>>, Error> {
         if self.get(key).is_none() {

@@ -46,4 +46,25 @@ CASES = {
         {},
         {"moe_k": 3, "moe_norm_min": 5.0},
     ),
+    "minimax_m2": (
+        "minimax_m2",
+        {**SIZES, **TWO, "intermediate_size": 24, "num_local_experts": 5, "num_experts_per_tok": 2,
+         "tie_word_embeddings": False, **rope("default", 100.0, partial_rotary_factor=0.5)},
+        {},
+        {"num_experts_per_tok": 3},
+    ),
+    "olmoe": (
+        "olmoe",
+        {**without(SIZES, "head_dim"), **TWO, "intermediate_size": 24, "num_experts": 5, "num_experts_per_tok": 2,
+         "norm_topk_prob": False, "tie_word_embeddings": False, **rope("default", 100.0)},
+        {"even": {"norm_topk_prob": True}},
+        {"norm_topk_prob": True, "num_experts_per_tok": 3},
+    ),
+    "hunyuan_v1_moe": (
+        "hunyuan_v1_moe",
+        {**SIZES, **TWO, "intermediate_size": 24, "num_experts": 5, "moe_topk": [2, 3],
+         "tie_word_embeddings": False, **rope("default", 100.0)},
+        {},
+        {"moe_topk": [3, 2]},
+    ),
 }

@@ -3,7 +3,7 @@
 use backend::{Divisor, Groups, Scores};
 
 use super::*;
-use crate::recipe::{Correction, Ffn, GatedFfn, HeadNorm, MoeFfn, Router, Shared};
+use crate::recipe::{Correction, Ffn, GatedFfn, MoeFfn, Router, Shared};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -16,7 +16,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let mut attention = trunk.attention(None);
     attention.qkv_bias = attention_bias(c)?;
     if c.is_on("use_qk_norm")? {
-        attention.head_norm = Some(HeadNorm { gain: NormGain::Stored, eps: trunk.eps });
+        attention.head_norm = Some(trunk.head_norm());
     }
     let ffns = ffns(c, &trunk, Scores::Sigmoid)?;
     let layers = ffns.into_iter().map(|ffn| trunk.pre_norm_layer(attention.clone(), ffn)).collect();

@@ -4,6 +4,7 @@
 mod dense;
 mod first;
 mod gemma;
+mod moe;
 mod state;
 
 use backend::reference::Reference;

@@ -19,8 +19,8 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten, tree_map
-from mlx_lm.models import gemma4, llama, qwen3_5_moe, qwen3_moe, qwen3_next
-from mlx_lm.models.cache import KVCache
+from mlx_lm.models import gemma4, glm4_moe, gpt_oss, llama, minimax, qwen3_5_moe, qwen3_moe, qwen3_next
+from mlx_lm.models.cache import KVCache, RotatingKVCache
 from mlx_lm.utils import load_model, quantize_model
 
 import cases
@@ -63,6 +63,24 @@ NEXT = (
      **SIZES, **DELTA},
 )
 
+GPT_OSS = (
+    gpt_oss,
+    {"model_type": "gpt_oss", "tie_word_embeddings": False, "num_local_experts": 4, "num_experts_per_tok": 2,
+     "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"], **SIZES, "intermediate_size": 64},
+)
+GLM = (
+    glm4_moe,
+    {"model_type": "glm4_moe", "tie_word_embeddings": False, "n_routed_experts": 8, "num_experts_per_tok": 2,
+     "n_group": 4, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 2.5, "norm_topk_prob": True,
+     "moe_intermediate_size": 64, "first_k_dense_replace": 1, "use_qk_norm": True, "attention_bias": False,
+     "rope_scaling": None, "partial_rotary_factor": 0.5, **SIZES},
+)
+MINIMAX = (
+    minimax,
+    {"model_type": "minimax_m2", "tie_word_embeddings": False, "num_local_experts": 4, "num_experts_per_tok": 2,
+     "shared_intermediate_size": 0, "rotary_dim": 8, **SIZES, "intermediate_size": 64},
+)
+
 
 GEMMA = (
     gemma4,
@@ -94,6 +112,15 @@ def mixed(path, module):
     return True
 
 
+def own_settings(path, module):
+    """Experts, attention and router in settings of their own."""
+    if path.endswith("router"):
+        return {"group_size": 64, "bits": 8}
+    if "self_attn" in path:
+        return {"group_size": 32, "bits": 6, "mode": "affine"}
+    return True
+
+
 def modes(path, module):
     """Several modes in one file."""
     if path.endswith("q_proj"):
@@ -120,6 +147,10 @@ CASES = {
     "gemma4_affine4": (GEMMA, 32, 4, "affine", mx.bfloat16, None),
     "hybrid_next_mxfp4": (NEXT, 32, 4, "mxfp4", mx.bfloat16, None),
     "moe_nvfp4_modes": (MOE, 16, 4, "nvfp4", mx.bfloat16, modes),
+    "gpt_oss_affine4": (GPT_OSS, 64, 4, "affine", mx.bfloat16, None),
+    "gpt_oss_mxfp4": (GPT_OSS, 32, 4, "mxfp4", mx.bfloat16, own_settings),
+    "glm_affine4": (GLM, 64, 4, "affine", mx.bfloat16, None),
+    "minimax_affine4": (MINIMAX, 32, 4, "affine", mx.bfloat16, None),
 }
 # Those of the families lie with their other cases: name -> (module of mlx-lm, config, group, bits).
 for area in pkgutil.iter_modules(cases.__path__, "cases."):
@@ -148,7 +179,7 @@ def randomise(model, seed):
             value = 1.0 + 0.3 * noise
         elif "embed_tokens" in name:
             value = noise
-        elif name.endswith("mlp.gate.weight"):
+        elif name.endswith(("gate.weight", "router.weight")):
             value = 2.5 * noise * p.shape[-1] ** -0.5
         else:
             value = 1.3 * noise * p.shape[-1] ** -0.5

@@ -59,3 +59,16 @@ fn stacked_experts() {
     check("moe_affine4");
     check("moe_nvfp4_modes");
 }
+
+/// Experts under `experts` rather than `switch_mlp`, with biases and settings of their own.
+#[test]
+fn experts_of_gpt_oss() {
+    check("gpt_oss_affine4");
+    check("gpt_oss_mxfp4");
+}
+
+#[test]
+fn experts_by_corrected_sigmoids() {
+    check("glm_affine4");
+    check("minimax_affine4");
+}

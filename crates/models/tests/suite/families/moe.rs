@@ -8,6 +8,12 @@ fn gpt_oss_with_sinks_and_transposed_experts() {
     check("gpt_oss/even");
 }
 
+/// As its makers published it; `tools/goldens/gpt_oss_blocks.py`.
+#[test]
+fn gpt_oss_with_blocks_of_mxfp4() {
+    check("gpt_oss_mxfp4");
+}
+
 #[test]
 fn glm4_moe_with_groups_and_a_dense_layer() {
     check("glm4_moe");

@@ -20,7 +20,7 @@ import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten, tree_map
 from mlx_lm.models import gemma4, glm4_moe, gpt_oss, llama, minimax, qwen3_5_moe, qwen3_moe, qwen3_next
-from mlx_lm.models.cache import KVCache, RotatingKVCache
+from mlx_lm.models.cache import KVCache
 from mlx_lm.utils import load_model, quantize_model
 
 import cases

@@ -248,3 +248,39 @@ fn odd_sizes_never_overflow() {
         error(checkpoint.vector("m.scales", size));
     }
 }
+
+/// Experts as gpt-oss has them: MXFP4 blocks beside their scales, and floats the other way round.
+#[test]
+fn stacks_of_gpt_oss() {
+    let name = "model.layers.0.mlp.experts.down_proj";
+    let mut codes = vec![0u8; 2 * 3 * 16];
+    // Row 1 of expert 1: the first number is 6, the second -0.5.
+    codes[4 * 16] = 0x97;
+    let mut scales = vec![127u8; 6];
+    scales[4] = 128;
+    let stack = |shape: &[usize], scales: Vec<u8>| {
+        let blocks = Tensor::new(format!("{name}_blocks"), shape, Dtype::U8, codes.clone());
+        let scales = Tensor::new(format!("{name}_scales"), &[2, 3, 1], Dtype::U8, scales);
+        Checkpoint::from_tensors(json!({}), vec![blocks, scales])
+    };
+    let checkpoint = stack(&[2, 3, 1, 16], scales.clone());
+    assert!(checkpoint.has_weight(name) && !checkpoint.is_parameter(name));
+    let matrix = checkpoint.experts(name, 2, 3, 32).unwrap();
+    let mut row = vec![0.0; 32];
+    matrix.dequantize_row(4, &mut row);
+    assert_eq!(row[..3], [12.0, -1.0, 0.0]);
+    for (rows, cols) in [(4, 32), (3, 64), (3, 33)] {
+        assert!(checkpoint.experts(name, 2, rows, cols).is_err(), "{rows} x {cols}");
+    }
+    assert!(stack(&[2, 3, 16], scales).experts(name, 2, 3, 32).is_err());
+
+    let numbers: Vec<f32> = (0..12).map(|i| i as f32).collect();
+    let floats = vec![Tensor::from_f32(name, &[2, 2, 3], &numbers)];
+    let checkpoint = Checkpoint::from_tensors(json!({}), floats);
+    assert!(checkpoint.is_parameter(name));
+    let matrix = checkpoint.experts_transposed(name, 2, 3, 2).unwrap();
+    let mut row = vec![0.0; 2];
+    matrix.dequantize_row(4, &mut row);
+    assert_eq!(row, [7.0, 10.0]);
+    assert!(checkpoint.experts_transposed(name, 2, 2, 3).is_err());
+}

@@ -251,6 +251,51 @@ fn experts_stored_one_by_one_are_stacked_in_their_order() {
     }
 }
 
+/// Gate and up of each expert in one parameter, as transformers keeps them, become what the same experts
+/// one by one become.
+#[test]
+fn joined_experts_become_the_stacks_of_mlx() {
+    let mlp = "model.layers.0.mlp";
+    let (gate_up, down) = (noise(3 * 128 * 32, 1), noise(3 * 32 * 64, 2));
+    let joined = vec![
+        Tensor::from_f32(format!("{mlp}.experts.gate_up_proj"), &[3, 128, 32], &gate_up),
+        Tensor::from_f32(format!("{mlp}.experts.down_proj"), &[3, 32, 64], &down),
+    ];
+    let single = |e: usize, name: &str, shape: [usize; 2], values: &[f32]| {
+        Tensor::from_f32(format!("{mlp}.experts.{e}.{name}.weight"), &shape, values)
+    };
+    let apart = (0..3).flat_map(|e| {
+        let (gate, up) = gate_up[e * 4096..(e + 1) * 4096].split_at(2048);
+        [
+            single(e, "gate_proj", [64, 32], gate),
+            single(e, "up_proj", [64, 32], up),
+            single(e, "down_proj", [32, 64], &down[e * 2048..(e + 1) * 2048]),
+        ]
+    });
+    let sources = [joined, apart.collect()].map(|t| Checkpoint::from_tensors(json!({}), t));
+    for packing in [Repacking::Keep, to(4, 32)] {
+        let [joined, apart] = sources.each_ref().map(|src| {
+            let (_dir, made, _) = converted(src, &options(packing, None));
+            made.tensors().map(|t| (t.name.clone(), t.shape.clone(), t.data.to_vec())).collect()
+        });
+        let joined: Vec<(String, Vec<usize>, Vec<u8>)> = joined;
+        assert_eq!(joined.len(), if packing == Repacking::Keep { 3 } else { 9 });
+        assert!(joined == apart, "{packing:?}");
+    }
+}
+
+/// With inputs and outputs the other way round they stay what they are.
+#[test]
+fn transposed_experts_stay_as_they_are() {
+    let names = ["model.layers.0.mlp.experts.gate_up_proj", "model.layers.0.mlp.experts.down_proj"];
+    let tensors = vec![floats(names[0], &[2, 32, 128]), floats(names[1], &[2, 64, 32])];
+    let src = Checkpoint::from_tensors(json!({}), tensors);
+    let (_dir, made, _) = converted(&src, &options(to(4, 32), None));
+    for name in names {
+        assert_eq!(made.tensor(name).unwrap().data, src.tensor(name).unwrap().data);
+    }
+}
+
 #[test]
 fn experts_that_do_not_fit_together_are_named() {
     let up = |e: usize, rows: usize| {

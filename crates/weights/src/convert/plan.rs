@@ -147,6 +147,9 @@ struct Template {
 
 impl Planner<'_> {
     fn add(&mut self, tensor: &Tensor) -> Result<(), Error> {
+        if let Some(parent) = joined_experts(self.src, tensor) {
+            return self.add_stack(tensor, parent);
+        }
         let (matrix, mut shape) = self.read(tensor)?;
         let module = tensor.name.strip_suffix(".weight").filter(|_| shape.len() > 1);
         let expert = module.and_then(expert);
@@ -179,6 +182,34 @@ impl Planner<'_> {
         }
         if expert.is_some() {
             template.shape[0] = parts.len();
+        }
+        Ok(())
+    }
+
+    /// Takes a stack that is a parameter of its own in Hugging Face's manner apart into what MLX has:
+    /// a stack for each projection.
+    fn add_stack(&mut self, tensor: &Tensor, parent: &str) -> Result<(), Error> {
+        let &[n, rows, cols] = &tensor.shape[..] else {
+            unreachable!("stacks were found by their three sizes");
+        };
+        let stack = self.src.experts(&tensor.name, n, rows, cols)?;
+        let projections = match tensor.name.ends_with("gate_up_proj") {
+            true => vec![("gate_proj", 0..rows / 2), ("up_proj", rows / 2..rows)],
+            false => vec![("down_proj", 0..rows)],
+        };
+        for (projection, own) in projections {
+            let name = format!("{parent}.switch_mlp.{projection}");
+            let becomes = self.becomes(&name, &stack);
+            let key = match becomes {
+                Becomes::Floats(_) => format!("{name}.weight"),
+                Becomes::Packed(..) => name,
+            };
+            let of = |e: usize| (e, stack.rows_range(e * rows + own.start..e * rows + own.end));
+            let template = Template { shape: vec![n, own.len(), cols], interleaved: None, becomes };
+            if self.items.insert(key, ((0..n).map(of).collect(), template)).is_some() {
+                let found = format!("other tensors of {parent}.switch_mlp.{projection}");
+                return Err(mismatch(tensor, "a name of its own".into(), found));
+            }
         }
         Ok(())
     }
@@ -299,6 +330,22 @@ fn is_packable(module: &str, shape: &[usize]) -> bool {
     let elsewhere = ["vision_tower", "vision_model", "visual", "audio_tower", "conv1d"];
     let is_ours = !module.split('.').any(|part| elsewhere.contains(&part));
     is_ours && (shape.len() == 2 || module.contains("switch_mlp"))
+}
+
+/// What `x.experts.gate_up_proj` and `x.experts.down_proj` lie in, if their sizes say that each expert
+/// has its rows of gate before those of up: some families have inputs and outputs the other way round.
+fn joined_experts<'t>(src: &Checkpoint, tensor: &'t Tensor) -> Option<&'t str> {
+    let (parent, projection) = tensor.name.rsplit_once(".experts.")?;
+    let both = |projection: &str| src.tensor(&format!("{parent}.experts.{projection}"));
+    let (gate_up, down) = (both("gate_up_proj")?, both("down_proj")?);
+    let is_ours = matches!(projection, "gate_up_proj" | "down_proj");
+    let (&[n, rows, cols], &[n_down, rows_down, inner]) = (&gate_up.shape[..], &down.shape[..])
+    else {
+        return None;
+    };
+    let fits = n == n_down && rows == inner.checked_mul(2)? && cols == rows_down;
+    let floats = [gate_up, down].iter().all(|stack| matches!(stack.dtype, Dtype::Float(_)));
+    (is_ours && fits && floats && !tensor.data.is_empty()).then_some(parent)
 }
 
 /// `x.experts.3.up_proj` is expert 3 of `x.switch_mlp.up_proj`.

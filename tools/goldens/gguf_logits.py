@@ -97,6 +97,21 @@ CASES |= {
     "smollm3": ("smollm3", "smollm3", {**PLAIN, "num_hidden_layers": 4, "intermediate_size": 32, **TIED}, [T.Q8_0, T.Q4_0]),
 }
 
+# As above; mixtures of experts.
+CASES |= {
+    "gpt_oss": ("gpt-oss", "gpt_oss", {
+        **SMALL, **WINDOWS, "intermediate_size": 64, "num_local_experts": 4, "num_experts_per_tok": 2,
+        "tie_word_embeddings": False, "rope_parameters": {**YARN, "truncate": False}}, [T.Q8_0, T.MXFP4]),
+    "granitemoe": ("granitemoe", "granitemoe", {
+        **PLAIN, "intermediate_size": 64, "num_local_experts": 4, "num_experts_per_tok": 2, "embedding_multiplier": 3.0,
+        "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 2.0, **TIED}, [T.Q8_0, T.Q4_0]),
+    "minimax_m2": ("minimax-m2", "minimax_m2", {
+        **SMALL, "intermediate_size": 64, "num_local_experts": 4, "num_experts_per_tok": 2, "tie_word_embeddings": False,
+        **rope("default", 100.0, partial_rotary_factor=0.5)}, [T.Q8_0, T.Q4_0]),
+    "olmoe": ("olmoe", "olmoe", {**PLAIN, "intermediate_size": 64, "num_experts": 4, "num_experts_per_tok": 2, **UNTIED},
+              [T.Q8_0, T.Q4_0]),
+}
+
 NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
@@ -115,9 +130,14 @@ TWISTS = {
     "exaone4": POST_NAMES,
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
     "seed_oss": {"post_attention_layernorm": "post_attention_norm"},
+    "gpt-oss": {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"},
+    "granitemoe": {
+        "block_sparse_moe.router": "ffn_gate_inp", "block_sparse_moe.experts.gate": "ffn_gate_exps",
+        "block_sparse_moe.experts.up": "ffn_up_exps", "block_sparse_moe.experts.down": "ffn_down_exps",
+    },
     "hunyuan-dense": {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
 }
-PERMUTED = ("llama", "granite", "smollm3", "mistral3")
+PERMUTED = ("llama", "granite", "granitemoe", "smollm3", "mistral3")
 
 
 def gguf_name(arch, path):
@@ -126,6 +146,10 @@ def gguf_name(arch, path):
     if module in top:
         return f"{top[module]}.{kind}"
     _, _, layer, part = module.split(".", 3)
+    if path.endswith("self_attn.sinks"):
+        return f"blk.{layer}.attn_sinks.weight"
+    if path.endswith("e_score_correction_bias"):
+        return f"blk.{layer}.exp_probs_b.bias"
     return f"blk.{layer}.{(NAMES | TWISTS.get(arch, {}))[part]}.{kind}"
 
 
@@ -160,6 +184,17 @@ def split_experts(state):
     """Transformers stacks gate and up of all experts in one tensor; GGUF has three."""
     out = {}
     for path, w in state.items():
+        base, _, kind = path.rpartition("experts.")
+        if f"{base}experts.gate_up_proj_bias" in state:
+            # gpt-oss has inputs and outputs the other way round, and gates and ups in turn.
+            if kind in ("gate_up_proj", "gate_up_proj_bias"):
+                both, end = (w.transpose(1, 2), "weight") if kind == "gate_up_proj" else (w, "bias")
+                out[f"{base}experts.gate.{end}"], out[f"{base}experts.up.{end}"] = both[:, ::2], both[:, 1::2]
+                continue
+            if kind in ("down_proj", "down_proj_bias"):
+                down, end = (w.transpose(1, 2), "weight") if kind == "down_proj" else (w, "bias")
+                out[f"{base}experts.down.{end}"] = down
+                continue
         if path.endswith("experts.gate_up_proj"):
             base = path.removesuffix("_up_proj").removesuffix("gate")
             out[f"{base}gate.weight"], out[f"{base}up.weight"] = w.chunk(2, dim=1)
@@ -184,7 +219,7 @@ def tensors(arch, config, model, types, seed):
         if permuted:
             w = halves_to_pairs(w, heads)
         name = gguf_name(arch, path)
-        if w.ndim == 1 or "ffn_gate_inp" in name or "norm" in name:
+        if w.ndim == 1 or "ffn_gate_inp" in name or "norm" in name or name.endswith("bias"):
             stored = w + 1 if arch == "gemma3" and "norm" in name else w
             out[name] = (stored.reshape(-1) if w.shape[0] == 1 else stored, T.F32)
             p.copy_(torch.from_numpy(stored - 1 if arch == "gemma3" and "norm" in name else stored))
@@ -218,7 +253,7 @@ def metadata(writer, arch, config):
         writer.add_rope_dimension_count(head_dim)
     if arch == "glm4":
         writer.add_rope_dimension_count(head_dim // 2)
-    if arch == "granite":
+    if arch in ("granite", "granitemoe"):
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
@@ -246,10 +281,14 @@ def metadata(writer, arch, config):
         writer.add_rope_scaling_orig_ctx_len(original)
         ratio = config.max_position_embeddings / original
         writer.add_rope_scaling_attn_factors(float(np.sqrt(1 + np.log(ratio) / np.log(original))))
-    if arch.endswith("moe"):
-        writer.add_expert_count(config.num_experts)
+    if arch == "minimax-m2":
+        writer.add_rope_dimension_count(head_dim // 2)
+    if arch == "gpt-oss":
+        writer.add_sliding_window(config.sliding_window)
+    if arch.endswith("moe") or arch in ("gpt-oss", "minimax-m2"):
+        writer.add_expert_count(getattr(config, "num_experts", None) or config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
-        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)
     if arch == "qwen2moe":
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
 

@@ -64,3 +64,11 @@ fn other_rotations() {
         check(case);
     }
 }
+
+/// Sinks, biases of experts, corrections; tensors that are no module's.
+#[test]
+fn mixtures_of_experts() {
+    for case in ["gpt_oss", "granitemoe", "minimax_m2", "olmoe"] {
+        check(case);
+    }
+}

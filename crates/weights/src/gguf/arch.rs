@@ -24,6 +24,9 @@ pub(super) struct Arch {
     pub(super) factors: &'static [(&'static str, &'static str)],
     /// Names per layer that differ from, or add to, [`LAYER`].
     pub(super) layer: &'static [(&'static str, &'static str)],
+    /// Tensors of a layer that belong to no module: their names here without what follows the dot, and
+    /// their whole names there.
+    pub(super) lone: &'static [(&'static str, &'static str)],
 }
 
 /// The order of the rows of one head in q and k.
@@ -73,15 +76,39 @@ const ARCHS: &[Arch] = &[
         layer: &[("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")],
         ..plain("phi3", "phi3", "Phi3ForCausalLM")
     },
+    Arch { factors: GRANITE, ..permuted("granite", "granite", "GraniteForCausalLM") },
     Arch {
-        factors: &[
-            ("attention.scale", "attention_multiplier"),
-            ("embedding_scale", "embedding_multiplier"),
-            ("residual_scale", "residual_multiplier"),
-            ("logit_scale", "logits_scaling"),
+        factors: GRANITE,
+        layer: &[
+            ("ffn_gate_inp", "block_sparse_moe.router.layer"),
+            ("ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"),
+            ("ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"),
+            ("ffn_down_exps", "block_sparse_moe.switch_mlp.down_proj"),
         ],
-        ..permuted("granite", "granite", "GraniteForCausalLM")
+        ..permuted("granitemoe", "granitemoe", "GraniteMoeForCausalLM")
     },
+    Arch {
+        layer: &[
+            ("post_attention_norm", "post_attention_layernorm"),
+            ("ffn_gate_inp", "mlp.router"),
+            ("ffn_gate_exps", "mlp.experts.gate_proj"),
+            ("ffn_up_exps", "mlp.experts.up_proj"),
+            ("ffn_down_exps", "mlp.experts.down_proj"),
+        ],
+        lone: &[("attn_sinks", "self_attn.sinks")],
+        ..plain("gpt-oss", "gpt_oss", "GptOssForCausalLM")
+    },
+    Arch {
+        layer: &[
+            ("ffn_gate_inp", "block_sparse_moe.gate"),
+            ("ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"),
+            ("ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"),
+            ("ffn_down_exps", "block_sparse_moe.switch_mlp.down_proj"),
+        ],
+        lone: &[("exp_probs_b", "block_sparse_moe.e_score_correction_bias")],
+        ..plain("minimax-m2", "minimax_m2", "MiniMaxM2ForCausalLM")
+    },
+    plain("olmoe", "olmoe", "OlmoeForCausalLM"),
     permuted("smollm3", "smollm3", "SmolLM3ForCausalLM"),
     permuted("mistral3", "ministral3", "Ministral3ForCausalLM"),
     plain("ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM"),
@@ -129,6 +156,14 @@ const ARCHS: &[Arch] = &[
     },
 ];
 
+/// Factors of Granite.
+const GRANITE: &[(&str, &str)] = &[
+    ("attention.scale", "attention_multiplier"),
+    ("embedding_scale", "embedding_multiplier"),
+    ("residual_scale", "residual_multiplier"),
+    ("logit_scale", "logits_scaling"),
+];
+
 /// Norms behind the branches of a layer.
 const POST_NORMS: &[(&str, &str)] = &[
     ("post_attention_norm", "post_attention_layernorm"),
@@ -138,7 +173,7 @@ const POST_NORMS: &[(&str, &str)] = &[
 /// An architecture that differs from the common tables in nothing.
 const fn plain(name: &'static str, model_type: &'static str, class: &'static str) -> Arch {
     let (rope, gains) = (RopeRows::Same, Gains::Same);
-    Arch { name, model_type, class, rope, gains, factors: &[], layer: &[] }
+    Arch { name, model_type, class, rope, gains, factors: &[], layer: &[], lone: &[] }
 }
 
 /// The same with permuted rows of q and k.
@@ -204,6 +239,11 @@ impl Arch {
     /// The Hugging Face name of a module of a layer, from there on.
     pub(super) fn layer_module(&self, name: &str) -> Option<&'static str> {
         look_up(self.layer, name).or_else(|| look_up(&LAYER, name))
+    }
+
+    /// The Hugging Face name of a tensor of a layer that belongs to no module, from there on.
+    pub(super) fn lone_tensor(&self, name: &str) -> Option<&'static str> {
+        look_up(self.lone, name)
     }
 
     /// What the names of layers begin with.

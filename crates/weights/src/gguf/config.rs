@@ -258,7 +258,12 @@ fn experts(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
     }
     out.insert("num_experts".into(), json!(n));
     if let Some(width) = hyper.per_layer("expert_feed_forward_length")? {
-        out.insert("moe_intermediate_size".into(), width);
+        // Where all layers have experts, Hugging Face has no other width.
+        let key = match hyper.arch.model_type {
+            "gpt_oss" | "minimax_m2" => "intermediate_size",
+            _ => "moe_intermediate_size",
+        };
+        out.insert(key.into(), width);
     }
     if let Some(width) = hyper.unsigned("expert_shared_feed_forward_length")? {
         out.insert("shared_expert_intermediate_size".into(), json!(width));
@@ -342,6 +347,9 @@ fn rope_scaling(
         }
         if let Some(original) = original {
             scaling["original_max_position_embeddings"] = json!(original);
+        }
+        if hyper.arch.model_type == "gpt_oss" {
+            scaling["truncate"] = json!(false);
         }
         for (theirs, ours) in [("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")] {
             if let Some(x) = hyper.f32(&format!("rope.scaling.{ours}"))? {

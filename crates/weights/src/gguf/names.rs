@@ -70,6 +70,9 @@ fn name(arch: &Arch, n_layers: usize, name: &str) -> Option<String> {
     if layer >= n_layers || layer.to_string() != digits {
         return None;
     }
+    if let Some(tensor) = arch.lone_tensor(module) {
+        return Some(format!("{}.{layer}.{tensor}", arch.layers()));
+    }
     let module = arch.layer_module(module)?;
     Some(format!("{}.{layer}.{module}.{kind}", arch.layers()))
 }

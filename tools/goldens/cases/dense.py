@@ -44,6 +44,7 @@ CASES = {
     ),
     "glm": ("glm", {**SMALL, "head_dim": 16, "attention_bias": True, "tie_word_embeddings": False, **HALF}, {}, {}),
     "glm4": ("glm4", {**SMALL, "head_dim": 16, "attention_bias": True, "tie_word_embeddings": False, **HALF}, {}, {}),
+    "gemma": ("gemma", {**SMALL, **NTK_TIED}, {}, {}),
     "granite": (
         "granite",
         {**PLAIN, "attention_bias": True, "mlp_bias": True, "embedding_multiplier": 3.0, "attention_multiplier": 0.2,
@@ -51,6 +52,7 @@ CASES = {
         {},
         {"embedding_multiplier": 6.0, "attention_multiplier": 0.4, "residual_multiplier": 0.8, "logits_scaling": 4.0},
     ),
+    "helium": ("helium", {**SMALL, "attention_bias": True, "mlp_bias": True, **NTK}, {}, {}),
     "hunyuan_v1_dense": (
         "hunyuan_v1_dense",
         {**SMALL, **NTK_TIED},

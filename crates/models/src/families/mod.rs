@@ -56,6 +56,7 @@ families! {
     ernie4_5_moe: "ernie4_5_moe";
     exaone4: "exaone4";
     falcon_h1: "falcon_h1";
+    gemma: "gemma";
     gemma2: "gemma2";
     gemma3: "gemma3", "gemma3_text";
     gemma4: "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text";
@@ -66,6 +67,7 @@ families! {
     granite: "granite";
     granitemoe: "granitemoe";
     granitemoehybrid: "granitemoehybrid";
+    helium: "helium";
     hunyuan_v1_dense: "hunyuan_v1_dense";
     hunyuan_v1_moe: "hunyuan_v1_moe";
     internlm3: "internlm3";

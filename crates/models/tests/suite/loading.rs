@@ -5,7 +5,7 @@ use crate::common::{Runner, distance, golden_cases, json as read_json};
 use backend::{BLOCK, Batch, Span, TokenId, reference::Reference};
 use hearth_models::modules::Module;
 use hearth_models::recipe::Head;
-use hearth_models::{Decoder, Error, Footprint, ModelSpec, SUPPORTED, recipe, tiny};
+use hearth_models::{Decoder, Error, FAMILIES, Footprint, ModelSpec, SUPPORTED, recipe, tiny};
 use serde_json::{Value, json};
 use weights::{Checkpoint, Tensor};
 
@@ -309,9 +309,7 @@ const _: () = assert!(BLOCK == 32);
 /// Three sequences in one pass, one of them in the middle of its life, only some rows wanted.
 #[test]
 fn neighbours_in_a_batch_change_nothing() {
-    let hybrids = ["qwen3_next", "qwen3_5_text", "lfm2", "mamba2", "granitemoehybrid", "falcon_h1"];
-    let others = ["llama", "gemma3_text", "gemma4_text", "qwen2_moe"];
-    for model_type in others.into_iter().chain(hybrids) {
+    for model_type in FAMILIES.iter().map(|(_, names)| names[0]) {
         let (spec, config) = spec_of(model_type, json!({}));
         let checkpoint = tiny::checkpoint(config, SEED).expect(model_type);
         let text = tokens(70);

@@ -29,6 +29,11 @@ fn exaone4_with_windows_and_without() {
 }
 
 #[test]
+fn gemma_with_gains_that_lack_the_one() {
+    check("gemma");
+}
+
+#[test]
 fn glm_with_norms_before_and_around() {
     check("glm");
     check("glm4");
@@ -37,6 +42,11 @@ fn glm_with_norms_before_and_around() {
 #[test]
 fn granite_with_every_factor() {
     check("granite");
+}
+
+#[test]
+fn helium_rotating_neighbours() {
+    check("helium");
 }
 
 #[test]

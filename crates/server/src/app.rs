@@ -38,6 +38,9 @@ pub struct Settings {
     pub head_timeout: Duration,
     /// How long a client may take to send a body.
     pub body_timeout: Duration,
+    /// How long a client may take nothing of what it is sent. After that its connection is closed,
+    /// and its answer cancelled.
+    pub write_timeout: Duration,
     /// A stream that has been silent for this long sends a comment, so that no proxy gives up
     /// while a long prompt is computed.
     pub keep_alive: Duration,
@@ -67,6 +70,7 @@ impl Default for Settings {
             max_connections: 512,
             head_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(10),
             grace: Duration::from_secs(30),
             request_timeout: None,

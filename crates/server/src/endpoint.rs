@@ -172,7 +172,10 @@ pub(crate) async fn aside<T: Send + 'static>(
 }
 
 /// Reads a body that is neither too long nor too slow.
-async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
+///
+/// # Errors
+/// One that is, or that breaks off.
+pub(crate) async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
     let (bytes, time) = (app.settings.max_body_bytes, app.settings.body_timeout);
     match tokio::time::timeout(time, Bytes::from_request(request, app)).await {
         Ok(body) => body.map_err(|rejection| unreadable(&rejection, bytes)),

@@ -20,6 +20,7 @@ mod json;
 mod live;
 mod metrics;
 mod model;
+mod patience;
 mod pool;
 mod prompt;
 mod pump;

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::app::{App, Settings};
+use crate::patience::Patient;
 use crate::routes::router;
 
 /// Where to listen unless told otherwise: reachable from this machine only.
@@ -91,6 +92,7 @@ impl Connections {
     fn begin(&self, connection: TcpStream, place: tokio::sync::OwnedSemaphorePermit) {
         // Tokens are small packets that must not wait for each other.
         let _ = connection.set_nodelay(true);
+        let connection = Patient::new(connection, self.settings.write_timeout);
         let service = TowerToHyperService::new(self.router.clone());
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

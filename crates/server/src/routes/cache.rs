@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use engine::{DiskStats, States};
@@ -70,12 +69,17 @@ fn disk(disk: &DiskStats, states: &States) -> Value {
 
 /// `POST /v1/cache/clear`: in memory and on disk, of one model, if the body names it, else of all
 /// that are loaded. What running requests hold stays until they are done.
-pub(super) async fn clear(State(app): State<App>, body: Bytes) -> Response {
-    // An engine answers after its current pass, so not on the threads that carry streams.
-    match endpoint::aside(move || cleared(&app, &body)).await {
+pub(super) async fn clear(State(app): State<App>, request: Request) -> Response {
+    match read_and_clear(app, request).await {
         Ok(body) => endpoint::json(StatusCode::OK, &body),
         Err(error) => refuse(&error),
     }
+}
+
+async fn read_and_clear(app: App, request: Request) -> Result<Value, ApiError> {
+    let body = endpoint::body(&app, request).await?;
+    // An engine answers after its current pass, so not on the threads that carry streams.
+    endpoint::aside(move || cleared(&app, &body)).await
 }
 
 fn cleared(app: &App, body: &[u8]) -> Result<Value, ApiError> {

@@ -6,12 +6,15 @@ use axum::body::Body;
 use axum::http::Request;
 use hearth_server::router;
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use tower::ServiceExt;
 
 use crate::client::{CHAT, chat, post, send as quick, with};
 use crate::script::Script;
-use crate::socket::{ask, endless, get, idle, read_until, reply, rest, send, start, until};
+use crate::socket::{
+    ask, endless, get, idle, read_until, reply, rest, send, start, start_on, stats, until,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_does_not_come_is_given_up() {
@@ -22,7 +25,65 @@ async fn a_body_that_does_not_come_is_given_up() {
     // The connection is closed, since nobody knows where the next request would begin.
     let (status, text) = reply(send(address, &head).await).await;
     assert!(status == 408 && text.contains("body_timeout"), "{text}");
+    // Bytes that trickle in are no body either, wherever they go.
+    for path in [CHAT, "/v1/cache/clear", "/v1/models/toy/pin"] {
+        let method = if path.ends_with("pin") { "PUT" } else { "POST" };
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
+        let (reader, mut writer) = send(address, &head).await.into_split();
+        let trickle = tokio::spawn(async move {
+            // Until the other end is gone.
+            while writer.write_all(b" ").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        let text = said(reader).await;
+        assert!(text.contains(" 408 ") && text.contains("body_timeout"), "{path}: {text}");
+        trickle.await.unwrap();
+    }
     assert_eq!(get(address, "/livez").await.0, 200);
+}
+
+/// Everything up to the end of a connection, however that comes.
+async fn said(mut reader: impl AsyncRead + Unpin) -> String {
+    let mut bytes = Vec::new();
+    // It may be reset, since what was sent is not read any more.
+    let _ = reader.read_to_end(&mut bytes).await;
+    String::from_utf8(bytes).unwrap()
+}
+
+/// It asks for a stream and takes nothing of it. The answer is cancelled, and its place free.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_reads_is_given_up() {
+    let (mut script, gate) = endless().gated();
+    script.settings.write_timeout = Duration::from_millis(100);
+    let app = script.app();
+    // Small buffers on both sides, or the system would take megabytes on its behalf.
+    let small = || {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(4096).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket
+    };
+    let listener = small();
+    listener.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (address, _stop, _) = start_on(listener.listen(16).unwrap(), app.clone());
+    let mut socket = small().connect(address).await.unwrap();
+    let wordy = json!({"stream": true, "logprobs": true, "top_logprobs": 20});
+    let body = chat(wordy).to_string();
+    let length = body.len();
+    let request =
+        format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}");
+    socket.write_all(request.as_bytes()).await.unwrap();
+    // Some two megabytes, and more to come.
+    gate.give(1500);
+    until("the answer is begun", || app.chat.live().count() == 1).await;
+    until("the client is given up", || app.chat.live().count() == 0).await;
+    gate.open();
+    until("idle", || idle(&app)).await;
+    assert_eq!((stats(&app).totals.cancelled, stats(&app).totals.done), (1, 0));
+    let text = said(socket).await;
+    assert!(text.contains("word0 ") && !text.contains("[DONE]"));
+    post(&app, CHAT, &chat(json!({"max_tokens": 2}))).await.ok();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,14 @@ use crate::script::Script;
 
 /// A server on a real socket, and the word that stops it.
 pub(crate) async fn start(app: App) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    start_on(TcpListener::bind("127.0.0.1:0").await.unwrap(), app)
+}
+
+/// The same on a listener of the test's own.
+pub(crate) fn start_on(
+    listener: TcpListener,
+    app: App,
+) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(async move {

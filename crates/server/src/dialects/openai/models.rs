@@ -1,9 +1,7 @@
 //! `/v1/models`: what is served and how it is, and who is loaded. Listing is OpenAI's; loading,
 //! unloading and pinning are ours.
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -39,12 +37,14 @@ pub(super) async fn act(State(app): State<App>, Path(path): Path<String>, uri: U
 pub(super) async fn pin(
     State(app): State<App>,
     Path(path): Path<String>,
-    uri: Uri,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Response {
     told(match path.rsplit_once('/') {
-        Some((id, "pin")) => wanted_pin(body).and_then(|pinned| set_pin(&app, id, pinned)),
-        _ => Err(no_action(&Method::PUT, &uri)),
+        Some((id, "pin")) => match wanted_pin(&app, request).await {
+            Ok(pinned) => set_pin(&app, id, pinned),
+            Err(error) => Err(error),
+        },
+        _ => Err(no_action(&Method::PUT, request.uri())),
     })
 }
 
@@ -71,10 +71,8 @@ async fn unload(app: &App, id: &str) -> Result<Listing, ApiError> {
     pool.listing(id)
 }
 
-fn wanted_pin(body: Result<Bytes, BytesRejection>) -> Result<bool, ApiError> {
-    let body = body.map_err(|rejection| {
-        ApiError::new(ErrorKind::Invalid, "invalid_body", rejection.body_text())
-    })?;
+async fn wanted_pin(app: &App, request: Request) -> Result<bool, ApiError> {
+    let body = endpoint::body(app, request).await?;
     if body.is_empty() {
         return Ok(true);
     }

@@ -6,11 +6,15 @@
 //! (`tools/goldens/real_models.py`).
 #![cfg(feature = "fetched-models")]
 
-use std::io::Write;
+#[expect(dead_code, reason = "other tests use the rest")]
+mod served;
+
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
+use served::Served;
 
 const SMOL: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const CODER: &str = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf";
@@ -24,7 +28,7 @@ fn model(file: &str) -> PathBuf {
 /// Standard output of `hearth --offline ARGS` with `input` on standard input.
 #[track_caller]
 fn hearth(args: &[&str], input: &str) -> String {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_hearth"))
+    let child = Command::new(env!("CARGO_BIN_EXE_hearth"))
         .arg("--offline")
         .args(args)
         .stdin(Stdio::piped())
@@ -32,10 +36,16 @@ fn hearth(args: &[&str], input: &str) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
+    let mut child = Served(child);
+    child.0.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let (mut out, mut err) = (child.0.stdout.take().unwrap(), child.0.stderr.take().unwrap());
+    let (mut said, mut complained) = (String::new(), String::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| err.read_to_string(&mut complained).unwrap());
+        out.read_to_string(&mut said).unwrap();
+    });
+    assert!(child.0.wait().unwrap().success(), "{args:?}: {complained}");
+    said
 }
 
 fn chat(file: &str, prompt: &str, flags: &[&str]) -> String {

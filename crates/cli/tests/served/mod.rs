@@ -1,9 +1,10 @@
-//! A process that serves, for as long as a test needs it. Not what one says to it.
+//! A process for as long as a test needs it. Not what one says to it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// A server. It is killed when this is dropped, so that a test that fails leaves none behind.
+/// A process, such as a server. It is killed when this is dropped, so that a test that fails leaves
+/// none behind.
 pub(crate) struct Served(pub(crate) Child);
 
 impl Served {

@@ -31,6 +31,16 @@ class Reckoning(unittest.TestCase):
         self.assertEqual(soak.memory_growth(samples(leak), 3)[0], 20)
         self.assertIsNone(soak.memory_growth(samples(warm), 30)[0])
 
+    def test_responses_that_nobody_asked_for_are_found(self):
+        def responses(status, n):
+            return {f'hearth_http_responses_total{{method="POST",route="/x",status="{status}"}}': n}
+
+        right = responses(200, 7.0) | responses(504, 2.0) | responses(429, 1.0) | responses(500, 0.0)
+        error = 'vllm:request_success_total{model_name="m",finished_reason="error"}'
+        self.assertEqual(soak.failures(right | {error: 0.0}), [])
+        found = soak.failures(right | responses(503, 3.0) | {error: 1.0})
+        self.assertEqual(found, ["3 responses with status 503", "1 answers that broke off"])
+
     def test_gaps_are_those_that_end_in_time(self):
         stream = types.SimpleNamespace(times=[1.0, 1.5, 2.5, 2.75])
         self.assertEqual(stall.gaps(stream, 2.0, 2.6), [1000.0])

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::DiskStats;
 
-use super::histogram::Histogram;
+use super::histogram::{Counts, Histogram};
 use super::meters::Meters;
 use super::text::{Kind, Page};
 use super::{Metrics, lock};
@@ -36,6 +36,7 @@ pub(crate) fn page(app: &App) -> String {
             family.histogram(&[("model_name", model)], histogram(meters));
         }
     }
+    passes(&mut page, &loaded);
     endings(&mut page, &meters);
     cache_config(&mut page, &loaded);
     blocks(&mut page, &loaded);
@@ -65,7 +66,7 @@ const ENGINE: &[OfEngine] = &[
     (
         "vllm:num_preemptions_total",
         Kind::Counter,
-        "Times a running request was parked because blocks ran out.",
+        "Times a running request was parked, because blocks ran out or for one of higher priority.",
         |model| model.stats.totals.preemptions as f64,
     ),
     (
@@ -187,6 +188,30 @@ const HISTOGRAMS: &[Measured] = &[
     ("vllm:request_prompt_tokens", "Tokens of a prompt.", |meters| &meters.prompt),
     ("vllm:request_generation_tokens", "Tokens of an answer.", |meters| &meters.generation),
 ];
+
+/// What the engines count of every pass.
+fn passes(page: &mut Page, loaded: &[Loaded]) {
+    let help = "Time of a pass, with all that is done around it.";
+    let mut family = page.family("hearth_step_seconds", Kind::Histogram, help);
+    for model in loaded {
+        let (bounds, counts) = spread(&model.stats.passes.micros, 1e6);
+        family.buckets(&[("model_name", &model.id)], &bounds, &counts);
+    }
+    // vLLM's name, though it is no counter.
+    let help = "Tokens that went through the model in a pass.";
+    let mut family = page.family("vllm:iteration_tokens_total", Kind::Histogram, help);
+    for model in loaded {
+        let (bounds, counts) = spread(&model.stats.passes.rows, 1.0);
+        family.buckets(&[("model_name", &model.id)], &bounds, &counts);
+    }
+}
+
+/// Bounds and counts in a unit so many times as large.
+fn spread<const N: usize>(spread: &engine::Spread<N>, unit: f64) -> (Vec<f64>, Counts) {
+    let buckets = spread.counts.iter().copied().chain([spread.above]).collect();
+    let bounds = spread.bounds.iter().map(|bound| *bound as f64 / unit).collect();
+    (bounds, Counts { buckets, sum: spread.sum as f64 / unit })
+}
 
 fn endings(page: &mut Page, meters: &[(String, Arc<Meters>)]) {
     let help = "Answers that ended, by the way they did.";

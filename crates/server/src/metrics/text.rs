@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::histogram::Histogram;
+use super::histogram::{Counts, Histogram};
 
 /// What the page is sent as.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -58,11 +58,15 @@ impl Family<'_> {
         self.line("", labels, None, value);
     }
 
-    /// One histogram, its buckets cumulative as the format has it.
+    /// One histogram.
     pub(crate) fn histogram(&mut self, labels: Labels, histogram: &Histogram) {
-        let counts = histogram.counts();
+        self.buckets(labels, histogram.bounds(), &histogram.counts());
+    }
+
+    /// The numbers of a histogram, its buckets cumulative as the format has it.
+    pub(crate) fn buckets(&mut self, labels: Labels, bounds: &[f64], counts: &Counts) {
         let mut so_far = 0;
-        for (bound, n) in histogram.bounds().iter().zip(&counts.buckets) {
+        for (bound, n) in bounds.iter().zip(&counts.buckets) {
             so_far += n;
             self.line("_bucket", labels, Some(&number(*bound)), so_far as f64);
         }

@@ -25,7 +25,9 @@ async fn scrape(app: &App) -> Samples {
             let name = help.split(' ').next().unwrap();
             let kind = lines.next().unwrap().strip_prefix(&format!("# TYPE {name} ")).unwrap();
             assert!(families.insert(name.to_owned()), "{name} comes twice");
-            assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            // vLLM has one histogram with such a name.
+            let total = name.ends_with("_total") && name != "vllm:iteration_tokens_total";
+            assert_eq!(kind == "counter", total, "{name}");
             family = (name.to_owned(), kind.to_owned());
             continue;
         }
@@ -105,6 +107,18 @@ async fn the_page_counts_what_was_done() {
     for gauge in ["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"] {
         assert_eq!(of(&samples, &format!("vllm:{gauge}")), 0.0);
     }
+    let steps = of(&samples, "hearth_steps_total");
+    for histogram in ["hearth_step_seconds", "vllm:iteration_tokens_total"] {
+        assert_eq!(of(&samples, &format!("{histogram}_count")), steps);
+    }
+    let rows = of(&samples, "hearth_rows_total");
+    assert_eq!(of(&samples, "vllm:iteration_tokens_total_sum"), rows);
+    let up_to = |le: u32| {
+        format!("vllm:iteration_tokens_total_bucket{{model_name=\"toy/model\",le=\"{le}\"}}")
+    };
+    // Answers of one row each, and prompts of up to 64.
+    assert!(samples[&up_to(1)] >= 4.0 && samples[&up_to(1)] < steps);
+    assert_eq!(samples[&up_to(64)], steps);
     let response = |method: &str, route: &str, status: u16| {
         let labels = format!("{{method=\"{method}\",route=\"{route}\",status=\"{status}\"}}");
         samples[&format!("hearth_http_responses_total{labels}")]

@@ -112,3 +112,28 @@ fn info_for_people_and_for_programs_says_the_same() {
     }
     assert_eq!(text.lines().next().unwrap(), format!("path           {model}"));
 }
+
+#[test]
+fn info_of_what_does_not_fit_says_the_sum_and_what_to_do() {
+    let home = Home::new();
+    let model = home.path().join("model");
+    write_model(&model);
+    let args = ["info", model.to_str().unwrap(), "--memory-limit", "200MiB", "--kv-memory", "1GiB"];
+    let out = home.run(&args, &[]);
+    assert!(!out.status.success());
+    assert!(only_line(&out).contains("lower --kv-memory to 1"), "{}", only_line(&out));
+    let text = String::from_utf8(out.stdout).unwrap();
+    for part in [
+        "family         llama\n",
+        "1.00 GiB in all: ",
+        "\ndoes not fit   in the limit of 200.00 MiB",
+    ] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    let out = home.run(&[&args[..], &["--json"]].concat(), &[]);
+    assert!(!out.status.success());
+    let facts: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let memory = &facts["memory"];
+    assert_eq!(memory["fits"], false);
+    assert!(memory["total"].as_u64() > memory["limit"].as_u64(), "{memory}");
+}

@@ -87,13 +87,15 @@ struct Memory {
     process: u64,
     machine_total: u64,
     machine_available: u64,
+    /// It can be served within the limit.
+    fits: bool,
 }
 
 pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let path = super::resolve(&args.model, env)?;
     let budget = Budget::of(&args.load);
     let crowd = Crowd { seqs: args.max_seqs.into(), queue: 0, stall_target: None };
-    let opened = Opened::within(budget, &path, &args.load, crowd)?;
+    let (opened, does_not_fit) = Opened::planned(budget, &path, &args.load, crowd)?;
     let (spec, checkpoint) = (&opened.spec, &opened.checkpoint);
     let tokenizer = opened.tokenizer()?;
     let facts = Facts {
@@ -118,7 +120,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         kv_format: spec.kv_format.name(),
         kv_bytes_per_token: spec.kv_bytes_per_token(),
         cache_tokens: opened.plan.shape.n_blocks * BLOCK,
-        memory: Memory::of(&opened, budget),
+        memory: Memory::of(&opened, budget, does_not_fit.is_none()),
         chats: opened.template(&tokenizer)?.is_some(),
         notes: checkpoint.warnings().to_vec(),
     };
@@ -129,11 +131,12 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
             writeln!(out, "{label:<14} {text}")?;
         }
     }
-    Ok(())
+    // The sum is said; what is wrong with it and what to do is the error.
+    does_not_fit.map_or(Ok(()), |why| Err(why.into()))
 }
 
 impl Memory {
-    fn of(opened: &Opened, budget: Budget) -> Memory {
+    fn of(opened: &Opened, budget: Budget, fits: bool) -> Memory {
         let (plan, machine) = (&opened.plan, machine::Memory::now());
         let per_token = opened.spec.kv_bytes_per_token() as u64;
         Memory {
@@ -151,10 +154,11 @@ impl Memory {
             process: budget.baseline,
             machine_total: machine.total,
             machine_available: machine.available,
+            fits,
         }
     }
 
-    /// Labels and texts for people. What does not fit is refused before this.
+    /// Labels and texts for people.
     fn lines(&self, context: usize, cache_tokens: usize) -> Vec<(&'static str, String)> {
         let contexts = cache_tokens as f64 / context.max(1) as f64;
         let mut lines = vec![
@@ -187,7 +191,7 @@ impl Memory {
                 ),
             ),
             (
-                "fits",
+                if self.fits { "fits" } else { "does not fit" },
                 format!(
                     "in the limit of {}, of which the process takes {}; the machine has {}, {} free",
                     human_bytes(self.limit),

@@ -22,7 +22,7 @@ mod files;
 mod plan;
 
 pub(crate) use files::{FileLoader, find_models};
-pub(crate) use plan::{Budget, Plan, Wanted};
+pub(crate) use plan::{Budget, DoesNotFit, Plan, Wanted};
 
 /// The device that all models of this process share.
 pub(crate) type Device = engine::Device<cpu::Cpu>;
@@ -140,6 +140,20 @@ impl Opened {
         args: &LoadArgs,
         crowd: Crowd,
     ) -> Result<Opened> {
+        match Opened::planned(budget, path, args, crowd)? {
+            (opened, None) => Ok(opened),
+            (_, Some(why)) => Err(why.into()),
+        }
+    }
+
+    /// [`Opened::within`], also of a model that does not fit: with the memory it would need, and why
+    /// it cannot have it.
+    pub(crate) fn planned(
+        budget: Budget,
+        path: &Path,
+        args: &LoadArgs,
+        crowd: Crowd,
+    ) -> Result<(Opened, Option<DoesNotFit>)> {
         let checkpoint = Checkpoint::open(path)?;
         let made_for = models::recipe(&checkpoint.config)
             .with_context(|| format!("cannot run the model at {}", path.display()))?
@@ -152,11 +166,15 @@ impl Opened {
         let text_files = checkpoint.text.tokenizer.as_ref().map_or(0, |t| t.n_bytes() as u64);
         let text_bytes = text_files * TEXT_BYTES_PER_FILE_BYTE;
         let wanted = Wanted { spec: &made_for, footprint, text_bytes, crowd };
-        let plan = Plan::new(&wanted, args, budget)?;
+        let (plan, why) = match Plan::new(&wanted, args, budget) {
+            Ok(plan) => (plan, None),
+            Err(why) => (*why.asked, Some(why)),
+        };
         let spec = models::recipe_for_context(&checkpoint.config, plan.context)?
             .with_kv_format(args.kv_format);
         let activations = args.options().activations;
-        Ok(Opened { checkpoint, spec, footprint, plan, disk: None, crowd, activations })
+        let opened = Opened { checkpoint, spec, footprint, plan, disk: None, crowd, activations };
+        Ok((opened, why))
     }
 
     /// Gives the weights to a device.

@@ -56,13 +56,17 @@ pub(crate) struct Plan {
 /// A model that cannot be served in the memory there is. The text has the numbers and says what to
 /// lower.
 #[derive(Debug)]
-pub(crate) struct DoesNotFit(String);
+pub(crate) struct DoesNotFit {
+    /// What was asked for: with nothing said, one whole context.
+    pub(crate) asked: Box<Plan>,
+    text: String,
+}
 
 impl std::error::Error for DoesNotFit {}
 
 impl std::fmt::Display for DoesNotFit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -114,11 +118,29 @@ impl Plan {
         let shares = Shares::of(spec, cache, least);
         let fits = shares.blocks;
         let too_short = args.context.is_some() && fits < per_context;
+        let plan = |shares, context, context_limit| Plan {
+            shape: shape(shares),
+            context,
+            context_limit,
+            cost: cost(shares),
+            text_bytes,
+        };
+        let refused = |text| {
+            let blocks = if args.kv_memory.is_some() { fits.max(1) } else { per_context };
+            let asked_for = Shares { blocks, states: shares.states.min(blocks) };
+            DoesNotFit { asked: Box::new(plan(asked_for, asked, ContextLimit::Setting)), text }
+        };
         if room < per_block || cache > room {
-            return Err(no_room(&cost(nothing), text_bytes, cache.max(per_block), budget));
+            let advice = match room / per_block {
+                0 => "lower --max-seqs, or take a smaller model or fewer bits (hearth convert --bits 4)"
+                    .to_owned(),
+                _ => format!("lower --kv-memory to {}", human_bytes(room)),
+            };
+            let sum = sum(&cost(nothing), text_bytes, cache.max(per_block), budget);
+            return Err(refused(format!("{sum}: raise --memory-limit, or {advice}")));
         }
         if fits == 0 || too_short {
-            return Err(no_context(asked, whole, cache));
+            return Err(refused(no_context(asked, whole, cache, fits * BLOCK)));
         }
         let n_blocks = match args.kv_memory {
             Some(_) if spec.kv_bytes_per_block() > 0 => fits,
@@ -135,17 +157,17 @@ impl Plan {
         } else {
             ContextLimit::Model
         };
-        Ok(Plan { shape: shape(shares), context, context_limit, cost: cost(shares), text_bytes })
+        Ok(plan(shares, context, context_limit))
     }
 }
 
-fn no_room(fixed: &Cost, text_bytes: u64, cache: u64, budget: Budget) -> DoesNotFit {
+/// What is needed at least, and that it is too much.
+fn sum(fixed: &Cost, text_bytes: u64, cache: u64, budget: Budget) -> String {
     let weights = fixed.mapped + fixed.copied;
     let needed = fixed.total() + text_bytes + cache + budget.baseline;
-    DoesNotFit(format!(
+    format!(
         "the model does not fit: {} of weights, {} to compute in, {} of text tables, at least {} of \
-         keys, values and recurrent states and {} for the process are {}, and the memory limit is {}: raise \
-         --memory-limit, lower --kv-memory or --max-seqs, or take a smaller model",
+         keys, values and recurrent states and {} for the process are {}, and the memory limit is {}",
         human_bytes(weights),
         human_bytes(fixed.scratch),
         human_bytes(text_bytes),
@@ -153,16 +175,21 @@ fn no_room(fixed: &Cost, text_bytes: u64, cache: u64, budget: Budget) -> DoesNot
         human_bytes(budget.baseline),
         human_bytes(needed),
         human_bytes(budget.limit),
-    ))
+    )
 }
 
-fn no_context(asked: usize, whole: u64, cache: u64) -> DoesNotFit {
-    DoesNotFit(format!(
-        "{asked} tokens of context take {} of keys and values, and the budget is {}: lower --context, \
-         or raise --kv-memory or --memory-limit",
+/// Says what would fit: a context of `fitting` tokens.
+fn no_context(asked: usize, whole: u64, cache: u64, fitting: usize) -> String {
+    let lower = match fitting {
+        0 => String::new(),
+        fitting => format!("lower --context to {fitting}, or "),
+    };
+    format!(
+        "{asked} tokens of context take {} of keys and values, and the budget is {}: {lower}raise \
+         --kv-memory or --memory-limit",
         human_bytes(whole),
         human_bytes(cache),
-    ))
+    )
 }
 
 #[cfg(test)]
@@ -254,14 +281,23 @@ mod tests {
         }
         let kv_memory = Some(Size::Bytes(1 << 30));
         let message = plan(&LoadArgs { kv_memory, ..LoadArgs::default() }, 512 << 20);
-        assert!(message.unwrap_err().to_string().contains("lower --kv-memory"));
+        // 512 MiB without 100 of weights, 10 for the process and what is computed in.
+        let message = message.unwrap_err().to_string();
+        assert!(message.contains("or lower --kv-memory to 3"), "{message}");
         let args = LoadArgs {
             kv_memory: Some(Size::Bytes(6 << 20)),
             context: Some(4096),
             ..LoadArgs::default()
         };
-        let message = plan(&args, 512 << 20).unwrap_err().to_string();
+        let refused = plan(&args, 512 << 20).unwrap_err();
+        let message = refused.to_string();
         assert!(message.contains("4096 tokens of context take 12.00 MiB"), "{message}");
+        assert!(message.contains("lower --context to 2048, or"), "{message}");
+        assert_eq!((refused.asked.context, refused.asked.cost.cache), (4096, 6 << 20));
+        // What follows the advice fits.
+        assert!(plan(&LoadArgs { context: Some(2048), ..args }, 512 << 20).is_ok());
+        let refused = plan(&LoadArgs::default(), 64 << 20).unwrap_err();
+        assert_eq!(refused.asked.cost.cache, 4096 * 3072, "a whole context");
     }
 
     /// A model that keeps states and nothing else: the context costs nothing.

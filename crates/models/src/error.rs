@@ -13,7 +13,7 @@ pub enum Error {
     },
     /// No family answers to this `model_type`.
     #[error(
-        "config.json: `model_type` is \"{found}\", which is not supported; nearest supported: {nearest}"
+        "config.json: `model_type` is \"{found}\", which is not supported; nearest supported: {nearest}; a family is one file in crates/models/src/families, see CONTRIBUTING.md"
     )]
     UnknownFamily {
         /// The model type asked for.

@@ -20,6 +20,7 @@ mod plan;
 pub mod recipe;
 mod rope;
 mod step;
+mod support;
 pub mod tiny;
 mod trunk;
 
@@ -28,3 +29,4 @@ pub use error::Error;
 pub use families::{FAMILIES, SUPPORTED, recipe, recipe_for_context};
 pub use plan::{Cache, Footprint};
 pub use recipe::ModelSpec;
+pub use support::{Support, support, support_table};

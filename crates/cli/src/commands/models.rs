@@ -22,16 +22,14 @@ pub(crate) struct Args {
     /// The short names that `hearth pull` knows
     #[arg(long, conflicts_with = "supported")]
     available: bool,
-    /// The model families (`model_type` in config.json) that this build runs
+    /// The model families that this build runs, with their names and layers, as a Markdown table
     #[arg(long)]
     supported: bool,
 }
 
 pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     if args.supported {
-        for family in models::SUPPORTED {
-            writeln!(out, "{family}")?;
-        }
+        out.write_all(models::support_table()?.as_bytes())?;
         return Ok(());
     }
     if args.available {

@@ -7,3 +7,4 @@ mod gguf;
 mod loading;
 mod packings;
 mod recipes;
+mod support;

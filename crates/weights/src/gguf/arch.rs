@@ -49,7 +49,7 @@ pub(super) enum Gains {
 }
 
 /// The architectures, in the order of the message that lists them.
-const ARCHS: &[Arch] = &[
+pub(super) const ARCHS: &[Arch] = &[
     Arch {
         layer: &[
             ("ffn_gate_inp", "block_sparse_moe.gate"),

@@ -21,6 +21,11 @@ use self::{arch::Arch, config::Hyper, reader::File};
 
 pub use tokenizer::{Joins, Vocabulary};
 
+/// The architectures that are read, each with the `model_type` it has elsewhere.
+pub fn architectures() -> impl Iterator<Item = (&'static str, &'static str)> {
+    arch::ARCHS.iter().map(|arch| (arch.name, arch.model_type))
+}
+
 /// Opens a GGUF file; of a split one, the first part.
 pub(crate) fn open(path: &Path) -> Result<Checkpoint, Error> {
     understand(path, split::read(path)?)

@@ -2,44 +2,12 @@
 
 mod common;
 
-use common::{fixture_json, numbers, render, template, tokenizer};
+use common::{fixture_json, numbers, render, render_talk, template, tokenizer};
 use hearth_text::{
-    Content, Error, LocalTime, Message, RenderInput, Role, Template, TemplateFiles, Tokenizer,
-    ToolCall,
+    Error, LocalTime, Message, RenderInput, Role, Template, TemplateFiles, Tokenizer,
 };
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
-
-fn message(json: &Value) -> Message {
-    let text = |key: &str| json[key].as_str().map(str::to_owned);
-    let mut message = Message::text(Role::parse(json["role"].as_str().unwrap()).unwrap(), "");
-    message.content = text("content").map(Content::Text);
-    message.reasoning_content = text("reasoning_content");
-    message.tool_call_id = text("tool_call_id");
-    for call in json["tool_calls"].as_array().into_iter().flatten() {
-        message.tool_calls.push(ToolCall {
-            id: call["id"].as_str().map(str::to_owned),
-            name: call["function"]["name"].as_str().unwrap().to_owned(),
-            arguments: call["function"]["arguments"].clone(),
-        });
-    }
-    message
-}
-
-fn messages(talk: &Value) -> Vec<Message> {
-    talk["messages"].as_array().unwrap().iter().map(message).collect()
-}
-
-fn render_talk(template: &Template, talk: &Value) -> Result<hearth_text::Prompt, Error> {
-    let tools = talk["tools"].as_array().cloned().unwrap_or_default();
-    template.render(&RenderInput {
-        messages: &messages(talk),
-        tools: &tools,
-        add_generation_prompt: true,
-        kwargs: talk["kwargs"].as_object().unwrap(),
-        now: LocalTime::from_unix(1_764_201_600, 0),
-    })
-}
+use serde_json::{Map, json};
 
 /// A tokenizer whose named tokens are those the goldens were made with.
 fn golden_tokenizer() -> Tokenizer {

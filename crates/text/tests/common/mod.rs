@@ -2,8 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use hearth_text::{
-    Error, LocalTime, Message, Prompt, RenderInput, Template, TemplateFiles, Tokenizer,
-    TokenizerFiles,
+    Content, Error, LocalTime, Message, Prompt, RenderInput, Role, Template, TemplateFiles,
+    Tokenizer, TokenizerFiles, ToolCall,
 };
 use serde_json::{Map, Value, json};
 
@@ -124,4 +124,36 @@ pub fn splits(text: &str) -> Vec<Vec<String>> {
         all.push(pieces);
     }
     all
+}
+
+fn message(json: &Value) -> Message {
+    let text = |key: &str| json[key].as_str().map(str::to_owned);
+    let mut message = Message::text(Role::parse(json["role"].as_str().unwrap()).unwrap(), "");
+    message.content = text("content").map(Content::Text);
+    message.reasoning_content = text("reasoning_content");
+    message.tool_call_id = text("tool_call_id");
+    for call in json["tool_calls"].as_array().into_iter().flatten() {
+        message.tool_calls.push(ToolCall {
+            id: call["id"].as_str().map(str::to_owned),
+            name: call["function"]["name"].as_str().unwrap().to_owned(),
+            arguments: call["function"]["arguments"].clone(),
+        });
+    }
+    message
+}
+
+fn messages(talk: &Value) -> Vec<Message> {
+    talk["messages"].as_array().unwrap().iter().map(message).collect()
+}
+
+/// What a template makes of a conversation of the goldens.
+pub fn render_talk(template: &Template, talk: &Value) -> Result<Prompt, Error> {
+    let tools = talk["tools"].as_array().cloned().unwrap_or_default();
+    template.render(&RenderInput {
+        messages: &messages(talk),
+        tools: &tools,
+        add_generation_prompt: true,
+        kwargs: talk["kwargs"].as_object().unwrap(),
+        now: LocalTime::from_unix(1_764_201_600, 0),
+    })
 }

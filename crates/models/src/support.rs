@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
+use backend::KvFormat;
+
 use crate::plan::Cache;
 use crate::recipe::{Branch, Ffn, Mixer, ModelSpec};
 use crate::{Error, FAMILIES, recipe, tiny};
@@ -82,7 +84,8 @@ impl Support {
 
     fn look_at_mixer(&mut self, mixer: &Mixer) {
         let kind = variant(mixer);
-        let (layer, cache) = match mixer.cache() {
+        // Any format will do: only the kind of cache is looked at.
+        let (layer, cache) = match mixer.cache(KvFormat::F16) {
             Cache::Pages { window: Some(_), .. } => (format!("sliding {kind}"), "pages"),
             Cache::Pages { window: None, .. } => (kind, "pages"),
             Cache::Borrowed { window: Some(_), .. } => {

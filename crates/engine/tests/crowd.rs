@@ -370,7 +370,9 @@ proptest! {
         let bound: usize = asked.iter().map(|(_, ask)| above(ask.priority).count()).sum();
         let totals = engine.stats().totals;
         prop_assert!(totals.preemptions <= bound as u64, "{} times, {}", totals.preemptions, bound);
-        prop_assert_eq!((totals.resumed, totals.done), (totals.preemptions, asked.len() as u64));
+        // Whoever had no row yet when it made way begins later, and does not go on.
+        prop_assert!(totals.resumed <= totals.preemptions);
+        prop_assert_eq!(totals.done, asked.len() as u64);
         for (answer, ask) in asked {
             let (found, expected) = (outcome(answer), alone(&ask, 300, 700));
             prop_assert_eq!(found.said(), expected.said());

@@ -18,7 +18,8 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let trunk = Trunk::read(c)?;
     need_silu(trunk.activation, "hidden_act")?;
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
-    let attention_scale = c.factor("attention_in_multiplier")? * c.factor("attention_out_multiplier")?;
+    let attention_scale =
+        c.factor("attention_in_multiplier")? * c.factor("attention_out_multiplier")?;
     let mut mamba = mamba(c, &trunk)?;
     mamba.out_scale = c.factor("ssm_out_multiplier")? / attention_scale;
     let [gate_scale, down_scale] = factors(c, "mlp_multipliers")?;

@@ -4,9 +4,7 @@ use backend::ShortConv;
 
 use super::state_space::{kinds, taps};
 use super::*;
-use crate::recipe::{
-    Ffn, GateUp, GatedFfn, HeadNorm, Layer, Mixer, Norms, ShortConvMixer, Step,
-};
+use crate::recipe::{Ffn, GateUp, GatedFfn, HeadNorm, Layer, Mixer, Norms, ShortConvMixer, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -88,7 +86,11 @@ pub(super) fn conv_hybrid(
 /// Which layers are convolutions: `layer_types`, or all but `full_attn_idxs`.
 fn are_convs(c: &Config, n_layers: usize) -> Result<Vec<bool>, Error> {
     if let Some(names) = c.per_layer("layer_types", n_layers)? {
-        return kinds(&names[..n_layers], "layer_types", &[("conv", true), ("full_attention", false)]);
+        return kinds(
+            &names[..n_layers],
+            "layer_types",
+            &[("conv", true), ("full_attention", false)],
+        );
     }
     let full = c.counts("full_attn_idxs")?;
     let all_are_full = c.get("full_attn_idxs").is_none();

@@ -396,7 +396,7 @@ fn an_unknown_family_is_told_its_neighbours() {
     };
     check("qwen4_next", "qwen3_next");
     check("lama", "llama");
-    check("gemma5", "gemma4");
+    check("gemma5", "gemma3");
     check("phi4", "phi3");
     check("mistral4", "mistral");
 }

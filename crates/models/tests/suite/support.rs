@@ -9,13 +9,9 @@ fn the_documented_table_is_true() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/models.md");
     let documented = std::fs::read_to_string(path).expect("docs/models.md is there");
     let table = support_table().expect("a table");
-    let rows: Vec<&str> = documented.lines().filter(|line| line.starts_with("| ")).collect();
-    assert!(rows.len() > 20, "the table is gone");
-    let false_rows: Vec<&&str> =
-        rows.iter().filter(|row| !table.lines().any(|line| line == **row)).collect();
     assert!(
-        false_rows.is_empty(),
-        "in docs/models.md, replace {false_rows:#?} by what `hearth models --supported` prints:\n{table}"
+        documented.contains(table.trim_end()),
+        "docs/models.md has another table than `hearth models --supported` prints:\n{table}"
     );
 }
 

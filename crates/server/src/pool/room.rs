@@ -79,10 +79,11 @@ pub(super) fn make_room(needed: u64, account: &Account, residents: &[Resident]) 
     if fits(others) { Room::Close(close) } else { Room::Held(others) }
 }
 
-/// Bytes in the unit people read.
+/// Bytes in the unit people read: the largest of which there is one, once rounded.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let unit = UNITS.iter().find(|(_, size)| bytes >= *size);
+    // Less than half a hundredth of the next smaller unit below is written as 1024.00 of those.
+    let unit = UNITS.iter().find(|(_, size)| bytes >= size - size / 204_800);
     match unit {
         Some((name, size)) => format!("{:.2} {name}", bytes as f64 / *size as f64),
         None => format!("{bytes} B"),
@@ -93,6 +94,21 @@ pub fn human_bytes(bytes: u64) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn bytes_are_told_in_units() {
+        let told = [
+            (0, "0 B"),
+            (1 << 10, "1.00 KiB"),
+            ((1 << 20) - 1, "1.00 MiB"),
+            ((1 << 30) - 4096, "1.00 GiB"),
+            (1023 << 20, "1023.00 MiB"),
+            (3 << 29, "1.50 GiB"),
+        ];
+        for (bytes, text) in told {
+            assert_eq!(human_bytes(bytes), text);
+        }
+    }
 
     fn resident(entry: usize, bytes: u64, in_use: usize, last_used: u64) -> Resident {
         let last_used = Duration::from_secs(last_used);

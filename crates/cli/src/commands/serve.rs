@@ -55,8 +55,8 @@ pub(crate) struct Args {
     /// Requests that may wait beyond those; more are refused with 429
     #[arg(long, default_value_t = 128, value_name = "N")]
     max_queue: u16,
-    /// Milliseconds that a pass may take while answers are flowing: long prompts come in chunks cut
-    /// to that; 0 does not cut them
+    /// Milliseconds that a flowing answer may wait for its next token: long prompts come in chunks
+    /// cut to that; 0 does not cut them
     #[arg(long, default_value_t = 200, value_name = "MS")]
     decode_stall_target_ms: u32,
     #[command(flatten)]

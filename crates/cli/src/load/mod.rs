@@ -95,7 +95,7 @@ pub(crate) struct Crowd {
     pub(crate) seqs: usize,
     /// Requests that may wait.
     pub(crate) queue: usize,
-    /// How long a pass may take while answers are flowing.
+    /// How long a flowing answer may wait for its next token.
     pub(crate) stall_target: Option<Duration>,
 }
 

@@ -420,9 +420,10 @@ mod tests {
             // What is worse than all before is not foreseen.
             prop_assert!(n_over * 40 <= found.len() + 80, "{} of {} passes: {:?}", n_over, found.len(), &found[..5]);
             prop_assert!(found[0] < 1.5, "{:?}", &found[..5]);
-            // Nor are they next to nothing.
+            // Nor are they next to nothing: noise of half as much again, taken for what may come at any
+            // time and for what a row costs, leaves a third at worst.
             let middle = found[found.len() / 2];
-            prop_assert!(middle > 0.4, "half of the passes take less than {} of it", middle);
+            prop_assert!(middle > 0.2, "half of the passes take less than {} of it", middle);
         }
 
         /// A machine that becomes slower or faster is followed.

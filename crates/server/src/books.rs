@@ -14,6 +14,7 @@ pub(crate) struct Books {
     disk_tokens: usize,
     miss: Option<Miss>,
     completion_tokens: usize,
+    reasoning_tokens: usize,
     arrived: Instant,
     started: Option<Instant>,
     first_token: Option<Instant>,
@@ -28,6 +29,7 @@ impl Books {
             disk_tokens: 0,
             miss: None,
             completion_tokens: 0,
+            reasoning_tokens: 0,
             arrived,
             started: None,
             first_token: None,
@@ -104,6 +106,7 @@ pub(crate) fn usage(choices: &[&Books], n: usize) -> Usage {
         disk_tokens: of_prompts().map(|books| books.disk_tokens).sum(),
         miss: choices.first().and_then(|books| books.miss),
         completion_tokens: sum(|books| books.completion_tokens),
+        reasoning_tokens: sum(|books| books.reasoning_tokens),
         timings: Timings {
             queue_ms: longest(Books::queue_ms),
             prompt_ms,

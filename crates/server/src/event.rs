@@ -31,6 +31,22 @@ pub enum Event {
         /// The tokens that end in this text, if the request asked for them.
         logprobs: Vec<Scored>,
     },
+    /// More of what the model thinks before it answers. Stop strings have no effect on it.
+    Reasoning {
+        /// Which choice.
+        choice: usize,
+        /// The new text, never empty.
+        text: String,
+    },
+    /// More of a call that the model makes.
+    Call {
+        /// Which choice.
+        choice: usize,
+        /// Which of its calls, from 0. A call has ended before the next one begins.
+        call: usize,
+        /// What is new about it.
+        part: CallPart,
+    },
     /// A choice is complete.
     Done {
         /// Which choice.
@@ -44,6 +60,22 @@ pub enum Event {
     Failed(ApiError),
 }
 
+/// A call of a tool as it grows. A call that is cut off by the length has no [`CallPart::Ended`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallPart {
+    /// It is certain to be a call.
+    Begun {
+        /// What its result will refer to.
+        id: String,
+        /// Which tool is called.
+        name: String,
+    },
+    /// More JSON text. All of a call's together are one JSON object.
+    Arguments(String),
+    /// It is complete.
+    Ended,
+}
+
 /// Why a choice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
@@ -51,6 +83,8 @@ pub enum FinishReason {
     Stop,
     /// `max_tokens` or the context is used up.
     Length,
+    /// The model said it is done, and has called tools.
+    ToolCalls,
 }
 
 impl FinishReason {
@@ -59,6 +93,7 @@ impl FinishReason {
         match self {
             FinishReason::Stop => "stop",
             FinishReason::Length => "length",
+            FinishReason::ToolCalls => "tool_calls",
         }
     }
 }
@@ -96,6 +131,8 @@ pub struct Usage {
     pub miss: Option<engine::Miss>,
     /// Tokens generated over all choices, end-of-text included.
     pub completion_tokens: usize,
+    /// Those of them that the model thought with.
+    pub reasoning_tokens: usize,
     /// Where the time went.
     pub timings: Timings,
 }

@@ -34,7 +34,7 @@ mod watch;
 pub use answer::{Answer, Arrival, Head};
 pub use app::{App, Footprint, Settings, Shared};
 pub use error::{ApiError, ErrorKind};
-pub use event::{Event, FinishReason, Piece, Scored, Timings, Usage};
+pub use event::{CallPart, Event, FinishReason, Piece, Scored, Timings, Usage};
 pub use live::Live;
 pub use metrics::Metrics;
 pub use model::{ContextLimit, Defaults, Model};

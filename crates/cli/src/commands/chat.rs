@@ -237,6 +237,7 @@ async fn stream(answer: &mut Answer, said: &mut String, out: &mut dyn Write) -> 
             }
             Event::Finished(usage) => return Ok(usage),
             Event::Failed(error) => return Err(error.into()),
+            Event::Reasoning { .. } | Event::Call { .. } => (),
             Event::Started { .. } | Event::Progress { .. } | Event::Done { .. } => (),
         }
     }

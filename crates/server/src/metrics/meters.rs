@@ -104,8 +104,9 @@ impl Meters {
     /// An answer is complete.
     pub(crate) fn done(&self, reason: FinishReason, books: &Books) {
         let ending = match reason {
-            FinishReason::Stop => &self.endings.stop,
             FinishReason::Length => &self.endings.length,
+            // As in vLLM, whose engine does not look into the text either.
+            FinishReason::Stop | FinishReason::ToolCalls => &self.endings.stop,
         };
         ending.fetch_add(1, Ordering::Relaxed);
         let [queue, prefill, decode] =

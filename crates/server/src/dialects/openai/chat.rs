@@ -8,7 +8,7 @@ use super::{error_body, messages, tools};
 use crate::answer::Head;
 use crate::endpoint::{Call, Endpoint, Writer};
 use crate::error::ApiError;
-use crate::event::{Event, FinishReason, Piece, Scored};
+use crate::event::{CallPart, Event, FinishReason, Piece, Scored};
 use crate::fields::Fields;
 use crate::frames::Frames;
 use crate::request::{ChatRequest, Conversation, Input};
@@ -126,12 +126,15 @@ impl ChatWriter {
         chunk
     }
 
-    fn open(&mut self, head: &Head, choice: usize, out: &mut Frames) {
+    fn open(&mut self, head: &Head, choice: usize, content: Value, out: &mut Frames) {
         if self.opened.contains(&choice) {
             return;
         }
         self.opened.push(choice);
-        let delta = json!({"role": "assistant", "content": ""});
+        self.delta(head, choice, json!({"role": "assistant", "content": content}), out);
+    }
+
+    fn delta(&self, head: &Head, choice: usize, delta: Value, out: &mut Frames) {
         out.data(&self.chunk(head, choice_chunk(choice, delta, None, Value::Null)));
     }
 }
@@ -141,13 +144,23 @@ impl Writer for ChatWriter {
         match event {
             Event::Started { .. } | Event::Progress { .. } => {}
             Event::Text { choice, text, logprobs } => {
-                self.open(head, choice, out);
+                self.open(head, choice, "".into(), out);
                 let scores = scores(self.logprobs, &logprobs);
                 let delta = json!({"content": text});
                 out.data(&self.chunk(head, choice_chunk(choice, delta, None, scores)));
             }
+            Event::Reasoning { choice, text } => {
+                self.open(head, choice, Value::Null, out);
+                self.delta(head, choice, with_reasoning(json!({}), text), out);
+            }
+            Event::Call { choice, call, part } => {
+                self.open(head, choice, Value::Null, out);
+                if let Some(call) = call_delta(call, part) {
+                    self.delta(head, choice, json!({"tool_calls": [call]}), out);
+                }
+            }
             Event::Done { choice, reason } => {
-                self.open(head, choice, out);
+                self.open(head, choice, "".into(), out);
                 let last = choice_chunk(choice, json!({}), Some(reason), Value::Null);
                 out.data(&self.chunk(head, last));
             }
@@ -159,16 +172,53 @@ impl Writer for ChatWriter {
     fn reply(self, head: &Head, events: Vec<Event>) -> Value {
         let whole = wire::gather(head, events);
         let choice = |(index, choice): (usize, wire::WholeChoice)| {
-            let message = json!({"role": "assistant", "content": choice.text, "refusal": null});
+            let logprobs = scores(self.logprobs, &choice.logprobs);
+            let finish_reason = choice.reason.map(FinishReason::name);
             json!({
                 "index": index,
-                "message": message,
-                "logprobs": scores(self.logprobs, &choice.logprobs),
-                "finish_reason": choice.reason.name(),
+                "message": message(choice),
+                "logprobs": logprobs,
+                "finish_reason": finish_reason,
             })
         };
         let choices = whole.choices.into_iter().enumerate().map(choice).collect();
         WHOLE.reply(head, choices, &whole.usage)
+    }
+}
+
+fn message(choice: wire::WholeChoice) -> Value {
+    let wire::WholeChoice { reasoning, text, calls, .. } = choice;
+    let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if !reasoning.is_empty() {
+        message = with_reasoning(message, reasoning);
+    }
+    if !calls.is_empty() {
+        let call = |call: wire::WholeCall| {
+            let function = json!({"name": call.name, "arguments": call.arguments});
+            json!({"id": call.id, "type": "function", "function": function})
+        };
+        message["tool_calls"] = calls.into_iter().map(call).collect();
+    }
+    message
+}
+
+/// Thoughts have two names among clients.
+fn with_reasoning(mut message: Value, text: String) -> Value {
+    message["reasoning"] = text.as_str().into();
+    message["reasoning_content"] = text.into();
+    message
+}
+
+/// What a chunk says of a call: who it is in the first one, then only what its arguments gain.
+fn call_delta(index: usize, part: CallPart) -> Option<Value> {
+    match part {
+        CallPart::Begun { id, name } => {
+            let function = json!({"name": name, "arguments": ""});
+            Some(json!({"index": index, "id": id, "type": "function", "function": function}))
+        }
+        CallPart::Arguments(more) => Some(json!({"index": index, "function": {"arguments": more}})),
+        CallPart::Ended => None,
     }
 }
 

@@ -141,6 +141,8 @@ impl Writer for CompletionsWriter {
     fn frames(&mut self, head: &Head, event: Event, out: &mut Frames) {
         match event {
             Event::Started { .. } | Event::Progress { .. } => {}
+            // Plain text has no thoughts and no calls.
+            Event::Reasoning { .. } | Event::Call { .. } => {}
             Event::Text { choice, text, logprobs } => {
                 self.chunk(head, self.choice(choice, &text, &logprobs, None), out);
             }
@@ -155,7 +157,7 @@ impl Writer for CompletionsWriter {
     fn reply(self, head: &Head, events: Vec<Event>) -> Value {
         let whole = wire::gather(head, events);
         let choice = |(index, choice): (usize, wire::WholeChoice)| {
-            self.choice(index, &choice.text, &choice.logprobs, Some(choice.reason))
+            self.choice(index, &choice.text, &choice.logprobs, choice.reason)
         };
         let choices = whole.choices.into_iter().enumerate().map(choice).collect();
         ENVELOPE.reply(head, choices, &whole.usage)

@@ -7,7 +7,7 @@ use super::sampling::StreamUsage;
 use crate::answer::Head;
 use crate::endpoint::rounded;
 use crate::error::ApiError;
-use crate::event::{Event, FinishReason, Scored, Usage};
+use crate::event::{CallPart, Event, FinishReason, Scored, Usage};
 use crate::frames::Frames;
 
 /// What names the build that answered.
@@ -69,7 +69,7 @@ fn usage_json(head: &Head, usage: &Usage) -> Value {
             "disk_tokens": usage.disk_tokens,
             "cache_miss": usage.miss.map(engine::Miss::name),
         },
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "seed": head.seed.cast_signed(),
         "timings": {
             "queue_ms": rounded(timings.queue_ms),
@@ -88,18 +88,39 @@ pub(super) struct Whole {
 }
 
 /// All of one choice.
+#[derive(Default)]
 pub(super) struct WholeChoice {
+    pub(super) reasoning: String,
+    pub(super) calls: Vec<WholeCall>,
     pub(super) text: String,
     pub(super) logprobs: Vec<Scored>,
-    pub(super) reason: FinishReason,
+    pub(super) reason: Option<FinishReason>,
+}
+
+/// A call of a tool.
+pub(super) struct WholeCall {
+    pub(super) id: String,
+    pub(super) name: String,
+    /// JSON, cut off where the answer was.
+    pub(super) arguments: String,
+}
+
+impl WholeChoice {
+    fn call(&mut self, call: usize, part: CallPart) {
+        match part {
+            CallPart::Begun { id, name } => {
+                self.calls.push(WholeCall { id, name, arguments: String::new() });
+            }
+            CallPart::Arguments(more) => self.calls[call].arguments += &more,
+            CallPart::Ended => {}
+        }
+    }
 }
 
 /// Puts the events of a finished answer together.
 pub(super) fn gather(head: &Head, events: Vec<Event>) -> Whole {
-    let empty =
-        || WholeChoice { text: String::new(), logprobs: Vec::new(), reason: FinishReason::Stop };
     let mut whole = Whole {
-        choices: std::iter::repeat_with(empty).take(head.n_choices).collect(),
+        choices: std::iter::repeat_with(WholeChoice::default).take(head.n_choices).collect(),
         usage: Usage::default(),
     };
     for event in events {
@@ -108,7 +129,9 @@ pub(super) fn gather(head: &Head, events: Vec<Event>) -> Whole {
                 whole.choices[choice].text += &text;
                 whole.choices[choice].logprobs.extend(logprobs);
             }
-            Event::Done { choice, reason } => whole.choices[choice].reason = reason,
+            Event::Reasoning { choice, text } => whole.choices[choice].reasoning += &text,
+            Event::Call { choice, call, part } => whole.choices[choice].call(call, part),
+            Event::Done { choice, reason } => whole.choices[choice].reason = Some(reason),
             Event::Finished(usage) => whole.usage = usage,
             Event::Started { .. } | Event::Progress { .. } | Event::Failed(_) => {}
         }

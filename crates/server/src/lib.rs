@@ -28,6 +28,7 @@ mod request;
 mod routes;
 mod serve;
 mod service;
+mod shape;
 mod stream;
 mod watch;
 
@@ -42,7 +43,10 @@ pub use pool::{
     Access, Lease, Leaving, Listing, LoadError, Loader, ModelPool, Name, PoolClock, PoolMemory,
     Rules, Status, Survey, Waiting, human_bytes,
 };
-pub use request::{ChatRequest, Conversation, Echo, EndOfText, Input, Overrides, Prompt};
+pub use request::{
+    Calls, ChatRequest, Conversation, Echo, EndOfText, Format, Input, Overrides, Prompt,
+    Strictness, ToolChoice,
+};
 pub use routes::router;
 pub use serve::{DEFAULT_ADDRESS, serve};
 pub use service::ChatService;

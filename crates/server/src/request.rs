@@ -32,6 +32,66 @@ pub struct ChatRequest {
     pub timeout: Option<Duration>,
     /// `Some(k)` asks for the log probability of each token and of the `k` likeliest.
     pub logprobs: Option<usize>,
+    /// What the answer must look like.
+    pub format: Format,
+    /// The field that says so, for errors in it.
+    pub format_path: &'static str,
+}
+
+/// What an answer must look like. Enforced token by token, or the request is refused.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Format {
+    /// Anything.
+    #[default]
+    Free,
+    /// Any JSON object.
+    JsonObject,
+    /// JSON that a schema allows.
+    JsonSchema {
+        /// The schema.
+        schema: Value,
+        /// What it leaves open.
+        strictness: Strictness,
+    },
+    /// Text that a regular expression matches as a whole.
+    Regex(String),
+    /// One of these texts.
+    Choice(Vec<String>),
+    /// A text of a grammar in Lark's notation.
+    Lark(String),
+}
+
+/// What a JSON schema means where it leaves something open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// What the standard says: objects may have properties that are not in the schema.
+    Standard,
+    /// Objects whose properties are named have no others.
+    Closed,
+}
+
+/// Whether the model calls a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// As it likes.
+    #[default]
+    Auto,
+    /// It does not, and sees none.
+    Never,
+    /// It calls one or more.
+    Required,
+    /// It calls the tool of this name.
+    Named(String),
+}
+
+/// How many calls one answer may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// Any number.
+    #[default]
+    Several,
+    /// One.
+    AtMostOne,
 }
 
 /// What there is to answer.
@@ -53,8 +113,12 @@ pub enum Input {
 pub struct Conversation {
     /// In order, as the client sent them.
     pub messages: Vec<Message>,
-    /// Tool definitions as the client wrote them.
+    /// Tool definitions as the client wrote them. Those that the model may not call are left out.
     pub tools: Vec<Value>,
+    /// Whether it must call one of them.
+    pub tool_choice: ToolChoice,
+    /// How many calls an answer may hold.
+    pub calls: Calls,
     /// Further template variables, such as `enable_thinking`.
     pub kwargs: Map<String, Value>,
 }

@@ -17,6 +17,7 @@ use crate::pool::{Lease, ModelPool};
 use crate::prompt::{self, Ready};
 use crate::pump::{self, Order, Ordered, Outbox};
 use crate::request::{ChatRequest, EndOfText};
+use crate::shape;
 use crate::watch::{Visit, Watch};
 
 /// The models that are served.
@@ -90,6 +91,7 @@ impl ChatService {
         let Visit { arrival, entry, watch } = visit;
         let model: &Model = &lease;
         check_biases(model, request)?;
+        shape::check(request)?;
         let prompts = prompt::prompts(model, &request.input, utc(arrival.unix_seconds))?;
         let seed = request.seed.map_or_else(random_seed, Ok)?;
         let (parcels, inbox) = mpsc::unbounded_channel();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use server::{
-    Answer, Arrival, ChatRequest, ChatService, Conversation, EndOfText, Event, Input, Name,
+    Answer, Arrival, ChatRequest, ChatService, Conversation, EndOfText, Event, Format, Input, Name,
     Overrides, Usage,
 };
 use text::{Message, Role};
@@ -222,6 +222,8 @@ impl Session {
             priority: 0,
             timeout: None,
             logprobs: None,
+            format: Format::Free,
+            format_path: "",
         }
     }
 }

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::sampling::{self, StreamUsage};
+use super::tools::{self, Offer};
 use super::wire::{self, Envelope};
-use super::{error_body, messages, tools};
+use super::{error_body, format, messages};
 use crate::answer::Head;
 use crate::endpoint::{Call, Endpoint, Writer};
 use crate::error::ApiError;
@@ -24,10 +25,13 @@ impl Endpoint for Chat {
     fn read(body: &Fields) -> Result<Call<ChatWriter>, ApiError> {
         refuse_unsupported(body)?;
         let (delivery, usage) = sampling::delivery(body)?;
-        tools::response_format(body)?;
+        let format = format::read(body)?;
+        let Offer { tools, tool_choice, calls } = tools::read(body)?;
         let conversation = Conversation {
             messages: messages::read(body)?,
-            tools: tools::read(body)?,
+            tools,
+            tool_choice,
+            calls,
             kwargs: template_kwargs(body)?,
         };
         let request = ChatRequest {
@@ -42,6 +46,8 @@ impl Endpoint for Chat {
             priority: sampling::priority(body)?,
             timeout: sampling::timeout(body)?,
             logprobs: logprobs(body)?,
+            format: format.format,
+            format_path: format.path,
         };
         let writer = ChatWriter { usage, opened: Vec::new(), logprobs: request.logprobs };
         Ok(Call { request, delivery, writer })

@@ -3,9 +3,9 @@
 use engine::TokenId;
 use serde_json::{Map, Value, json};
 
-use super::error_body;
 use super::sampling::{self, StreamUsage};
 use super::wire::{self, Envelope};
+use super::{error_body, format};
 use crate::answer::Head;
 use crate::endpoint::{Call, Endpoint, Writer};
 use crate::error::ApiError;
@@ -43,6 +43,7 @@ impl Endpoint for Completions {
             );
             return Err(ApiError::field("prompt", message));
         }
+        let format = format::read(body)?;
         let logprobs = body.count("logprobs", 0..=engine::MAX_ALTERNATIVES)?;
         let request = ChatRequest {
             model: sampling::model(body)?,
@@ -56,6 +57,8 @@ impl Endpoint for Completions {
             priority: sampling::priority(body)?,
             timeout: sampling::timeout(body)?,
             logprobs,
+            format: format.format,
+            format_path: format.path,
         };
         Ok(Call { request, delivery, writer: CompletionsWriter { usage, logprobs } })
     }

@@ -4,6 +4,7 @@
 mod chat;
 mod completions;
 mod error;
+mod format;
 mod messages;
 mod models;
 mod sampling;

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::answer::{Answer, Arrival, Head};
 use crate::app::App;
+use crate::describe::Field;
 use crate::error::{ApiError, ErrorKind};
 use crate::event::Event;
 use crate::fields::Fields;
@@ -26,14 +27,14 @@ pub(crate) trait Endpoint: Send + Sync + 'static {
     /// Writes the answers of this URL.
     type Writer: Writer;
 
+    /// Every field it knows at the top of a body.
+    const FIELDS: &'static [&'static [Field]];
+
     /// Reads a body.
     ///
     /// # Errors
     /// Any field that cannot be honoured.
-    fn read(body: &Fields) -> Result<Call<Self::Writer>, ApiError>;
-
-    /// An error in the dialect's form.
-    fn error(error: &ApiError) -> Value;
+    fn read(body: &Fields, app: &App) -> Result<Call<Self::Writer>, ApiError>;
 }
 
 /// A body as it was understood.
@@ -67,17 +68,32 @@ impl<W> Call<W> {
     }
 }
 
+/// What a streamed body is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// Server-sent events.
+    Events,
+}
+
 /// How an answer reaches the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// One JSON body.
     Whole,
-    /// Server-sent events.
+    /// Piece by piece.
     Stream,
 }
 
 /// Writes one answer.
 pub(crate) trait Writer: Send + 'static {
+    /// What its streams are made of.
+    const WIRE: Wire = Wire::Events;
+
+    /// What is sent while nothing else is, so that nobody on the way gives up.
+    fn keep_alive(&mut self, _head: &Head, out: &mut Frames) {
+        out.comment("keep-alive");
+    }
+
     /// Frames of one event. [`Event::Finished`] and [`Event::Failed`] also end the stream.
     fn frames(&mut self, head: &Head, event: Event, out: &mut Frames);
 
@@ -91,27 +107,20 @@ pub(crate) async fn serve<E: Endpoint>(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Response {
-    match answer::<E>(&app, id, request).await {
-        Ok(response) => response,
-        Err(error) => {
-            app.chat.metrics().refused(error.code);
-            error_json(&error, &E::error(&error))
-        }
-    }
+    let answered = async {
+        app.check_draining()?;
+        let body = body(&app, request).await?;
+        answer::<E>(&app, id, body).await
+    };
+    counted(&app, answered.await)
 }
 
-/// A refusal with a body that is already written.
-pub(crate) fn error_json(error: &ApiError, body: &Value) -> Response {
-    let mut response = json(error.kind.status(), body);
-    if let Some(seconds) = error.retry_after() {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if error.kind == ErrorKind::TimedOut {
-        // Client libraries would try again at once, and it would take as long again.
-        let never = HeaderValue::from_static("false");
-        response.headers_mut().insert(HeaderName::from_static("x-should-retry"), never);
-    }
-    response
+/// An answer, or a refusal that is counted.
+pub(crate) fn counted(app: &App, answered: Result<Response, ApiError>) -> Response {
+    answered.unwrap_or_else(|error| {
+        app.chat.metrics().refused(error.code);
+        error.into_response()
+    })
 }
 
 /// A JSON response.
@@ -125,20 +134,19 @@ pub(crate) fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
 
-async fn answer<E: Endpoint>(
+/// Answers a body.
+pub(crate) async fn answer<E: Endpoint>(
     app: &App,
     id: RequestId,
-    request: Request,
+    body: Bytes,
 ) -> Result<Response, ApiError> {
-    app.check_draining()?;
     let arrival = Arrival { request_id: id.0, ..Arrival::now(random_id()) };
-    let body = body(app, request).await?;
     let service = app.clone();
     // Parsing, templates and tokenising may take milliseconds: not on the threads that carry the
     // streams of others. A panic in there ends up here as an error instead of a dead connection.
     let work = move || {
         let body = crate::json::parse(&body)?;
-        let mut call = E::read(&Fields::body(&body)?)?;
+        let mut call = E::read(&Fields::described(&body, E::FIELDS)?, &service)?;
         let limits = [call.request.timeout, service.settings.request_timeout];
         call.request.timeout = limits.into_iter().flatten().min();
         let visit = service.chat.enter(&call.request, arrival)?;
@@ -211,9 +219,12 @@ fn panicked() -> ApiError {
 }
 
 /// A body of frames, for `stream.rs`.
-pub(crate) fn streamed(body: Body) -> Response {
+pub(crate) fn streamed(wire: Wire, body: Body) -> Response {
+    let content_type = match wire {
+        Wire::Events => "text/event-stream",
+    };
     let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CONTENT_TYPE, content_type),
         (header::CACHE_CONTROL, "no-cache, no-transform"),
         // Asks nginx not to hold frames back.
         (HeaderName::from_static("x-accel-buffering"), "no"),

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 
 /// A request that is refused, or an answer that broke.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -127,5 +128,23 @@ impl ApiError {
         );
         let error = ApiError::new(ErrorKind::NotFound, "model_not_found", message);
         ApiError { param: Some("model".to_owned()), ..error }
+    }
+}
+
+/// Status and headers. The error travels along, and gets its body where it is known which dialect
+/// the client speaks.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.kind.status().into_response();
+        if let Some(seconds) = self.retry_after() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.kind == ErrorKind::TimedOut {
+            // Client libraries would try again at once, and it would take as long again.
+            let never = HeaderValue::from_static("false");
+            response.headers_mut().insert(HeaderName::from_static("x-should-retry"), never);
+        }
+        response.extensions_mut().insert(self);
+        response
     }
 }

@@ -6,6 +6,7 @@ use std::ops::{Bound, RangeBounds, RangeInclusive};
 
 use serde_json::{Map, Value};
 
+use crate::describe::{Field, Rule};
 use crate::error::ApiError;
 
 /// A JSON object and its place in the body. A `null` field is the same as an absent one.
@@ -13,6 +14,8 @@ use crate::error::ApiError;
 pub(crate) struct Fields<'a> {
     map: &'a Map<String, Value>,
     path: String,
+    /// What may be read from it; `None` where nobody described that.
+    known: Option<&'static [&'static [Field]]>,
 }
 
 impl<'a> Fields<'a> {
@@ -22,7 +25,7 @@ impl<'a> Fields<'a> {
     /// When it is not an object.
     pub(crate) fn body(value: &'a Value) -> Result<Fields<'a>, ApiError> {
         match value {
-            Value::Object(map) => Ok(Fields { map, path: String::new() }),
+            Value::Object(map) => Ok(Fields { map, path: String::new(), known: None }),
             _ => Err(ApiError::new(
                 crate::ErrorKind::Invalid,
                 "invalid_request",
@@ -31,13 +34,39 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The whole body of an endpoint that knows these fields. Those that it refuses are refused here;
+    /// unknown ones have no effect.
+    ///
+    /// # Errors
+    /// When it is not an object, or has a field that is refused.
+    pub(crate) fn described(
+        value: &'a Value,
+        known: &'static [&'static [Field]],
+    ) -> Result<Fields<'a>, ApiError> {
+        let fields = Fields { known: Some(known), ..Fields::body(value)? };
+        for (name, value) in fields.map.iter().filter(|(_, value)| !value.is_null()) {
+            match fields.description(name) {
+                Some(Field { rule: Rule::Refused, about, .. }) if !is_empty(value) => {
+                    return Err(unsupported(name.clone(), about));
+                }
+                Some(_) => {}
+                None => tracing::debug!(field = name, "unknown, without effect"),
+            }
+        }
+        Ok(fields)
+    }
+
+    fn description(&self, name: &str) -> Option<&'static Field> {
+        self.known?.iter().flat_map(|group| group.iter()).find(|field| field.name == name)
+    }
+
     /// A value at a path, which must be an object.
     ///
     /// # Errors
     /// When it is not.
     pub(crate) fn at(value: &'a Value, path: String) -> Result<Fields<'a>, ApiError> {
         match value {
-            Value::Object(map) => Ok(Fields { map, path }),
+            Value::Object(map) => Ok(Fields { map, path, known: None }),
             _ => Err(wrong_type(path, "an object", value)),
         }
     }
@@ -54,6 +83,10 @@ impl<'a> Fields<'a> {
 
     /// Any value that is not null.
     pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
+        debug_assert!(
+            self.known.is_none() || self.description(name).is_some(),
+            "`{name}` is read and not described: add it to the endpoint's FIELDS"
+        );
         self.map.get(name).filter(|value| !value.is_null())
     }
 
@@ -105,7 +138,9 @@ impl<'a> Fields<'a> {
     /// An object.
     pub(crate) fn object(&self, name: &str) -> Result<Option<Fields<'a>>, ApiError> {
         let path = self.path(name);
-        self.typed(name, "an object", |value| value.as_object().map(|map| Fields { map, path }))
+        self.typed(name, "an object", |value| {
+            value.as_object().map(|map| Fields { map, path, known: None })
+        })
     }
 
     /// A finite number inside a range.
@@ -183,8 +218,22 @@ impl<'a> Fields<'a> {
         if self.get(name).is_none() {
             return Ok(());
         }
-        let message = format!("{} is not supported: {why}", self.path(name));
-        Err(ApiError::refused("unsupported_parameter", self.path(name), message))
+        Err(unsupported(self.path(name), why))
+    }
+}
+
+fn unsupported(path: String, why: &str) -> ApiError {
+    let message = format!("{path} is not supported: {why}");
+    ApiError::refused("unsupported_parameter", path, message)
+}
+
+/// Nothing is asked for with it: some clients send every field they know.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
     }
 }
 

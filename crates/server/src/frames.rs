@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use serde::Serialize;
 
-/// A buffer of server-sent events.
+/// A buffer of server-sent events, or of lines.
 #[derive(Default)]
 pub(crate) struct Frames {
     bytes: BytesMut,
@@ -22,6 +22,13 @@ impl Frames {
     pub(crate) fn word(&mut self, word: &str) {
         self.bytes.extend_from_slice(b"data: ");
         self.bytes.extend_from_slice(word.as_bytes());
+        self.bytes.extend_from_slice(b"\n\n");
+    }
+
+    /// A comment, which every reader of events skips.
+    pub(crate) fn comment(&mut self, words: &str) {
+        self.bytes.extend_from_slice(b": ");
+        self.bytes.extend_from_slice(words.as_bytes());
         self.bytes.extend_from_slice(b"\n\n");
     }
 

@@ -1,13 +1,18 @@
-//! What every request gets on its way through the router: a name, a line in the log, a count.
+//! What every request gets on its way through the router: a name, a line in the log, a count; and an
+//! error its body.
 
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use serde_json::Value;
 
 use crate::app::App;
+use crate::dialects::error_body;
+use crate::error::ApiError;
 use crate::metrics::Responses;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -26,6 +31,9 @@ pub(crate) async fn identify(State(app): State<App>, mut request: Request, next:
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     request.extensions_mut().insert(RequestId(request_id.clone()));
     let mut response = next.run(request).await;
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        tell(&mut response, &error_body(&path, &error, &request_id));
+    }
     let status = response.status().as_u16();
     let route = route.unwrap_or_else(|| "other".to_owned());
     app.chat.metrics().responded(Responses { method: known(&method), route, status });
@@ -39,6 +47,13 @@ pub(crate) async fn identify(State(app): State<App>, mut request: Request, next:
         response.headers_mut().insert(REQUEST_ID, request_id);
     }
     response
+}
+
+/// Puts an error's body, in the words of the client's dialect, into a response without one.
+fn tell(response: &mut Response, body: &Value) {
+    *response.body_mut() = Body::from(body.to_string());
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
 }
 
 /// The client's own name for the request, if it is one that can be repeated anywhere.

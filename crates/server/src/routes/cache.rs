@@ -4,17 +4,21 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use engine::{DiskStats, States};
 use serde_json::{Map, Value, json};
 
-use super::refuse;
 use super::status::blocks;
 use crate::app::{App, Loaded};
+use crate::describe::{Field, Shape, honoured};
 use crate::endpoint;
 use crate::error::{ApiError, ErrorKind};
 use crate::fields::Fields;
 use crate::model::Model;
+
+/// Fields of a body for `/v1/cache/clear`.
+pub(super) const CLEAR: &[Field] =
+    &[honoured("model", Shape::Text, "whose caches; default: every loaded model's")];
 
 /// `GET /v1/cache/stats`.
 pub(super) async fn stats(State(app): State<App>) -> Response {
@@ -72,7 +76,7 @@ fn disk(disk: &DiskStats, states: &States) -> Value {
 pub(super) async fn clear(State(app): State<App>, request: Request) -> Response {
     match read_and_clear(app, request).await {
         Ok(body) => endpoint::json(StatusCode::OK, &body),
-        Err(error) => refuse(&error),
+        Err(error) => error.into_response(),
     }
 }
 

@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::dialects::error_body;
 use crate::endpoint;
 use crate::error::{ApiError, ErrorKind};
 use crate::live::Track;
@@ -41,7 +40,7 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> Re
             "no request is called `{id}`: it is over, or it never was; /v1/requests lists them"
         );
         let error = ApiError::new(ErrorKind::NotFound, "request_not_found", message);
-        return endpoint::error_json(&error, &error_body(&error));
+        return error.into_response();
     }
     endpoint::json(StatusCode::OK, &json!({"id": id, "cancelled": cancelled}))
 }

@@ -2,29 +2,63 @@
 
 use serde_json::{Map, Value, json};
 
-use super::sampling::{self, StreamUsage};
+use super::fields::{self, BOTH, StreamUsage};
 use super::tools::{self, Offer};
 use super::wire::{self, Envelope};
-use super::{error_body, format, messages};
+use super::{format, messages};
 use crate::answer::Head;
+use crate::app::App;
+use crate::describe::{Field, Shape, honoured, ignored, refused};
 use crate::endpoint::{Call, Endpoint, Writer};
 use crate::error::ApiError;
 use crate::event::{CallPart, Event, FinishReason, Piece, Scored};
 use crate::fields::Fields;
 use crate::frames::Frames;
 use crate::request::{ChatRequest, Conversation, Input};
+use crate::sampling::{self, SHARED};
 
 const WHOLE: Envelope = Envelope { prefix: "chatcmpl", object: "chat.completion" };
 const CHUNK: Envelope = Envelope { prefix: "chatcmpl", object: "chat.completion.chunk" };
+
+/// Fields of chats alone.
+const OWN: &[Field] = &[
+    honoured("messages", Shape::List, "at least one"),
+    honoured("logprobs", Shape::Switch, "whether tokens come with their log probabilities"),
+    honoured("top_logprobs", Shape::Whole, "0 to 20; needs `logprobs`"),
+    honoured("tools", Shape::List, "functions, at most 512"),
+    honoured("tool_choice", Shape::TextOrObject, "`auto`, `none`, `required` or a function"),
+    honoured("parallel_tool_calls", Shape::Switch, "false allows one call at most"),
+    honoured("chat_template_kwargs", Shape::Object, "variables for the model's template"),
+    honoured("enable_thinking", Shape::Switch, "the template variable of this name"),
+    honoured("thinking", Shape::Object, "`{\"type\": \"enabled\"}` or `\"disabled\"`"),
+    honoured("reasoning_effort", Shape::Text, "the template variable; `none` turns thinking off"),
+    honoured("modalities", Shape::List, "`[\"text\"]`"),
+    refused("audio", "this server answers in text"),
+    refused("functions", "send the newer `tools` instead"),
+    refused("function_call", "send the newer `tool_choice` instead"),
+    refused("moderation", "there is no moderation here"),
+    refused("web_search_options", "this server does not search the web"),
+    ignored("metadata", "nothing is stored"),
+    ignored("prediction", "it is only a hint for speed"),
+    ignored("prompt_cache_key", "prompts are cached by what they hold"),
+    ignored("prompt_cache_options", "prompts are cached by what they hold"),
+    ignored("prompt_cache_retention", "prompts are cached by what they hold"),
+    ignored("safety_identifier", "says nothing about the answer"),
+    ignored("service_tier", "there is one"),
+    ignored("store", "nothing is stored"),
+    ignored("verbosity", "the model knows of none"),
+];
 
 pub(super) struct Chat;
 
 impl Endpoint for Chat {
     type Writer = ChatWriter;
 
-    fn read(body: &Fields) -> Result<Call<ChatWriter>, ApiError> {
-        refuse_unsupported(body)?;
-        let (delivery, usage) = sampling::delivery(body)?;
+    const FIELDS: &'static [&'static [Field]] = &[OWN, BOTH, SHARED];
+
+    fn read(body: &Fields, _app: &App) -> Result<Call<ChatWriter>, ApiError> {
+        check_modalities(body)?;
+        let (delivery, usage) = fields::delivery(body)?;
         let format = format::read(body)?;
         let Offer { tools, tool_choice, calls } = tools::read(body)?;
         let conversation = Conversation {
@@ -35,35 +69,20 @@ impl Endpoint for Chat {
             kwargs: template_kwargs(body)?,
         };
         let request = ChatRequest {
-            model: sampling::model(body)?,
-            input: Input::Chat(conversation),
             n: sampling::n(body)?,
-            max_tokens: sampling::max_tokens(body)?,
-            sampling: sampling::overrides(body)?,
-            seed: sampling::seed(body)?,
-            stop: sampling::stop(body)?,
-            end: sampling::end_of_text(body)?,
-            priority: sampling::priority(body)?,
-            timeout: sampling::timeout(body)?,
+            max_tokens: fields::max_tokens(body)?,
+            stop: sampling::stops(body, "stop")?,
             logprobs: logprobs(body)?,
             format: format.format,
             format_path: format.path,
+            ..sampling::request(body, Input::Chat(conversation))?
         };
         let writer = ChatWriter { usage, opened: Vec::new(), logprobs: request.logprobs };
         Ok(Call { request, delivery, writer })
     }
-
-    fn error(error: &ApiError) -> Value {
-        error_body(error)
-    }
 }
 
-fn refuse_unsupported(body: &Fields) -> Result<(), ApiError> {
-    body.refuse("audio", "this server answers in text")?;
-    body.refuse("functions", "send the newer `tools` instead")?;
-    body.refuse("function_call", "send the newer `tool_choice` instead")?;
-    body.refuse("moderation", "there is no moderation here")?;
-    body.refuse("web_search_options", "this server does not search the web")?;
+fn check_modalities(body: &Fields) -> Result<(), ApiError> {
     let modalities = body.texts("modalities", 8)?;
     if modalities.iter().any(|modality| modality != "text") {
         let message = "modalities may only hold \"text\": this server answers in text";

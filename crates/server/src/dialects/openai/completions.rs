@@ -3,16 +3,19 @@
 use engine::TokenId;
 use serde_json::{Map, Value, json};
 
-use super::sampling::{self, StreamUsage};
+use super::fields::{self, BOTH, StreamUsage};
+use super::format;
 use super::wire::{self, Envelope};
-use super::{error_body, format};
 use crate::answer::Head;
+use crate::app::App;
+use crate::describe::{Field, Shape, honoured, refused};
 use crate::endpoint::{Call, Endpoint, Writer};
 use crate::error::ApiError;
 use crate::event::{Event, FinishReason, Piece, Scored};
 use crate::fields::{Fields, wrong_type};
 use crate::frames::Frames;
 use crate::request::{ChatRequest, Echo, Input, Prompt};
+use crate::sampling::{self, SHARED};
 
 /// The same word whole and streamed, as OpenAI has it.
 const ENVELOPE: Envelope = Envelope { prefix: "cmpl", object: "text_completion" };
@@ -21,14 +24,24 @@ const DEFAULT_MAX_TOKENS: usize = 16;
 /// Most choices of one request, over all its prompts.
 const MAX_CHOICES: usize = 64;
 
+/// Fields of completions alone.
+const OWN: &[Field] = &[
+    honoured("prompt", Shape::Mixed, "a text, several, a list of token ids, or several of them"),
+    honoured("echo", Shape::Switch, "whether the answer repeats its prompt; not with `logprobs`"),
+    honoured("logprobs", Shape::Whole, "0 to 20"),
+    honoured("best_of", Shape::Whole, "only where it equals `n`"),
+    refused("suffix", "filling in the middle is up to the prompt's own control tokens"),
+];
+
 pub(super) struct Completions;
 
 impl Endpoint for Completions {
     type Writer = CompletionsWriter;
 
-    fn read(body: &Fields) -> Result<Call<CompletionsWriter>, ApiError> {
-        body.refuse("suffix", "filling in the middle is up to the prompt's own control tokens")?;
-        let (delivery, usage) = sampling::delivery(body)?;
+    const FIELDS: &'static [&'static [Field]] = &[OWN, BOTH, SHARED];
+
+    fn read(body: &Fields, _app: &App) -> Result<Call<CompletionsWriter>, ApiError> {
+        let (delivery, usage) = fields::delivery(body)?;
         let n = sampling::n(body)?;
         if body.count("best_of", 1..=MAX_CHOICES)?.is_some_and(|best_of| best_of != n) {
             let message = "best_of is only supported where it equals n";
@@ -45,26 +58,17 @@ impl Endpoint for Completions {
         }
         let format = format::read(body)?;
         let logprobs = body.count("logprobs", 0..=engine::MAX_ALTERNATIVES)?;
+        let input = Input::Plain { prompts, echo: echo(body, logprobs)? };
         let request = ChatRequest {
-            model: sampling::model(body)?,
-            input: Input::Plain { prompts, echo: echo(body, logprobs)? },
             n,
-            max_tokens: Some(sampling::max_tokens(body)?.unwrap_or(DEFAULT_MAX_TOKENS)),
-            sampling: sampling::overrides(body)?,
-            seed: sampling::seed(body)?,
-            stop: sampling::stop(body)?,
-            end: sampling::end_of_text(body)?,
-            priority: sampling::priority(body)?,
-            timeout: sampling::timeout(body)?,
+            max_tokens: Some(fields::max_tokens(body)?.unwrap_or(DEFAULT_MAX_TOKENS)),
+            stop: sampling::stops(body, "stop")?,
             logprobs,
             format: format.format,
             format_path: format.path,
+            ..sampling::request(body, input)?
         };
         Ok(Call { request, delivery, writer: CompletionsWriter { usage, logprobs } })
-    }
-
-    fn error(error: &ApiError) -> Value {
-        error_body(error)
     }
 }
 

@@ -62,7 +62,6 @@ pub(super) fn read(body: &Fields) -> Result<Asked, ApiError> {
             asked.extend(format.map(|format| Asked { format, path }));
         }
     }
-    body.refuse("guided_whitespace_pattern", "white space between tokens is bounded already")?;
     match (asked.pop(), asked.pop()) {
         (None, _) => Ok(Asked { format: Format::Free, path: "response_format" }),
         (Some(format), None) => Ok(format),

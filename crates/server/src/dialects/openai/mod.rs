@@ -4,28 +4,39 @@
 mod chat;
 mod completions;
 mod error;
+mod fields;
 mod format;
 mod messages;
 mod models;
-mod sampling;
 mod tools;
 mod wire;
 
-use axum::Router;
-use axum::routing::{get, post};
+use super::Dialect;
+use crate::endpoint::{Endpoint, serve};
+use crate::route::Route;
 
-use crate::app::App;
-use crate::endpoint::serve;
+pub(super) const DIALECT: Dialect =
+    Dialect { prefixes: &[""], routes, error: |error, _| error::error_body(error) };
 
-pub(crate) use error::error_body;
-
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .route("/v1/chat/completions", post(serve::<chat::Chat>))
-        .route("/v1/completions", post(serve::<completions::Completions>))
-        .route("/v1/models", get(models::list))
-        .route(
-            "/v1/models/{*id}",
-            get(models::one).post(models::act).put(models::pin).delete(models::unpin),
+fn routes() -> Vec<Route> {
+    const MODEL: &str = "/v1/models/{*id}";
+    vec![
+        Route::post(
+            "/v1/chat/completions",
+            serve::<chat::Chat>,
+            "answers a chat, whole or as a stream",
         )
+        .takes(chat::Chat::FIELDS),
+        Route::post(
+            "/v1/completions",
+            serve::<completions::Completions>,
+            "goes on with plain text, whole or as a stream",
+        )
+        .takes(completions::Completions::FIELDS),
+        Route::get("/v1/models", models::list, "lists the models"),
+        Route::get(MODEL, models::one, "one model"),
+        Route::post(MODEL, models::act, "loads or unloads a model: `…/load`, `…/unload`"),
+        Route::put(MODEL, models::pin, "keeps a model in memory: `…/pin`").takes(&[models::PIN]),
+        Route::delete(MODEL, models::unpin, "no longer keeps it: `…/pin`"),
+    ]
 }

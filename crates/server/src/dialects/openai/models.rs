@@ -3,15 +3,18 @@
 
 use axum::extract::{Path, Request, State};
 use axum::http::{Method, StatusCode, Uri};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::error_body;
 use crate::app::App;
+use crate::describe::{Field, Shape, honoured};
 use crate::endpoint;
 use crate::error::{ApiError, ErrorKind};
 use crate::fields::Fields;
 use crate::pool::{Access, Listing};
+
+/// Fields of a body for `…/pin`.
+pub(super) const PIN: &[Field] = &[honoured("pinned", Shape::Switch, "false no longer keeps it")];
 
 pub(super) async fn list(State(app): State<App>) -> Response {
     let data: Vec<Value> = app.chat.pool().list().iter().map(entry).collect();
@@ -96,7 +99,7 @@ fn no_action(method: &Method, uri: &Uri) -> ApiError {
 fn told(listing: Result<Listing, ApiError>) -> Response {
     match listing {
         Ok(listing) => endpoint::json(StatusCode::OK, &entry(&listing)),
-        Err(error) => endpoint::error_json(&error, &error_body(&error)),
+        Err(error) => error.into_response(),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::error::error_body;
-use super::sampling::StreamUsage;
+use super::fields::StreamUsage;
 use crate::answer::Head;
 use crate::endpoint::rounded;
 use crate::error::ApiError;

@@ -47,6 +47,8 @@ pub struct Head {
     pub model: String,
     /// The seed of the first choice of each prompt; the next has one more, and so on.
     pub seed: u64,
+    /// Tokens of all prompts; a prompt with several choices counts once.
+    pub prompt_tokens: usize,
     /// Choices over all prompts.
     pub n_choices: usize,
 }

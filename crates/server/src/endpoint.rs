@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::fields::Fields;
 use crate::frames::Frames;
 use crate::identify::{RequestId, random_id};
+use crate::model::Model;
 use crate::pool::{Access, Lease, Waiting};
 use crate::request::ChatRequest;
 use crate::service::ChatService;
@@ -177,6 +178,20 @@ pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(panicked()))
+}
+
+/// Does something with a model, which is loaded for it if need be.
+pub(crate) async fn with_model<T: Send + 'static>(
+    app: &App,
+    name: &str,
+    work: impl FnOnce(&Model) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    app.check_draining()?;
+    let model = match app.chat.pool().access(name)? {
+        Access::Ready(model) => model,
+        Access::Later(waiting) => waiting.await?,
+    };
+    aside(move || work(&model)).await
 }
 
 /// Reads a body that is neither too long nor too slow.

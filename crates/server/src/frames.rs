@@ -25,6 +25,14 @@ impl Frames {
         self.bytes.extend_from_slice(b"\n\n");
     }
 
+    /// One event of a name that holds a JSON value.
+    pub(crate) fn event(&mut self, name: &str, value: &impl Serialize) {
+        self.bytes.extend_from_slice(b"event: ");
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.extend_from_slice(b"\n");
+        self.data(value);
+    }
+
     /// A comment, which every reader of events skips.
     pub(crate) fn comment(&mut self, words: &str) {
         self.bytes.extend_from_slice(b": ");

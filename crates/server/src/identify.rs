@@ -16,6 +16,8 @@ use crate::error::ApiError;
 use crate::metrics::Responses;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The name that Anthropic's SDKs look for.
+const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// Longest name a client may give a request.
 const MAX_ID: usize = 128;
 
@@ -44,6 +46,7 @@ pub(crate) async fn identify(State(app): State<App>, mut request: Request, next:
         false => tracing::info!(request_id, %method, path, status, ms, "refused"),
     }
     if let Ok(request_id) = HeaderValue::from_str(&request_id) {
+        response.headers_mut().insert(ANTHROPIC_REQUEST_ID, request_id.clone());
         response.headers_mut().insert(REQUEST_ID, request_id);
     }
     response

@@ -131,6 +131,7 @@ impl ChatService {
             created: arrival.unix_seconds,
             model: model.id.clone(),
             seed,
+            prompt_tokens: prompts.iter().map(|prompt| prompt.tokens.len()).sum(),
             n_choices: choices.len(),
         };
         let order = Order {
@@ -181,6 +182,11 @@ fn engine_request(
         marks: prompt.marks.clone(),
         sink: Box::new(outbox),
     }
+}
+
+/// What prompts that are made now show as the date.
+pub(crate) fn now() -> LocalTime {
+    utc(Arrival::now("").unix_seconds)
 }
 
 /// Dates in prompts are in UTC, so that a request means the same wherever it is served.

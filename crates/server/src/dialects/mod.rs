@@ -23,6 +23,7 @@ macro_rules! dialects {
 }
 
 dialects! {
+    anthropic,
     openai,
 }
 

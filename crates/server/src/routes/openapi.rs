@@ -103,7 +103,10 @@ mod tests {
 
     use super::*;
 
-    const DOCS: &str = include_str!("../../../../docs/api.md");
+    const DOCS: &str = concat!(
+        include_str!("../../../../docs/api.md"),
+        include_str!("../../../../docs/api/anthropic.md"),
+    );
 
     /// Whoever adds a field or a route without a word about it is told here.
     #[test]

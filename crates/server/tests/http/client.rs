@@ -8,6 +8,7 @@ use tower::ServiceExt;
 
 pub(crate) const CHAT: &str = "/v1/chat/completions";
 pub(crate) const PLAIN: &str = "/v1/completions";
+pub(crate) const MESSAGES: &str = "/v1/messages";
 
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -35,6 +36,12 @@ pub(crate) async fn post(app: &App, path: &str, body: &Value) -> Reply {
 /// A chat of one user message, with more fields.
 pub(crate) fn chat(more: Value) -> Value {
     with(json!({"model": "toy", "messages": [{"role": "user", "content": "Hi"}]}), more)
+}
+
+/// A chat of one user message in Anthropic's form, with more fields.
+pub(crate) fn message(more: Value) -> Value {
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    with(json!({"model": "toy", "max_tokens": 100, "messages": messages}), more)
 }
 
 /// A plain prompt, with more fields.
@@ -84,6 +91,23 @@ impl Reply {
         let mut data: Vec<&str> = data.collect();
         assert_eq!(data.pop(), Some("[DONE]"), "{}", self.text());
         data.iter().map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+}
+
+impl Reply {
+    /// The named events of a stream, each with what it holds.
+    #[track_caller]
+    pub(crate) fn events(&self) -> Vec<(String, Value)> {
+        assert_eq!(self.status, 200, "{}", self.text());
+        assert_eq!(self.headers["content-type"], "text/event-stream");
+        let frames = self.text().split_terminator("\n\n").filter(|frame| !frame.starts_with(':'));
+        let event = |frame: &str| {
+            let (name, data) = frame.split_once('\n').unwrap_or_else(|| panic!("{frame}"));
+            let name = name.strip_prefix("event: ").unwrap_or_else(|| panic!("{frame}"));
+            let data = data.strip_prefix("data: ").unwrap_or_else(|| panic!("{frame}"));
+            (name.to_owned(), serde_json::from_str(data).unwrap())
+        };
+        frames.map(event).collect()
     }
 }
 

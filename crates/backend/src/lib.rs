@@ -9,6 +9,7 @@
 mod batch;
 pub mod conformance;
 mod kv;
+mod latent;
 pub mod ops;
 mod recurrence;
 pub mod reference;
@@ -16,6 +17,7 @@ mod spec;
 
 pub use batch::{Batch, BlockId, SlotId, Span, TokenId};
 pub use kv::{KEY_GROUP, KvFormat, VALUE_GROUP};
+pub use latent::{Latent, LatentOrder};
 pub use ops::{Backend, DeviceError};
 pub use recurrence::{
     DeltaLayout, DeltaPlace, DeltaRule, GatedDelta, Mamba2, MambaGate, MambaScales, Recurrence,

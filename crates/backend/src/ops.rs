@@ -9,11 +9,13 @@
 //! arithmetic that depends neither on the other rows, nor on how many there are, nor on how many
 //! threads work.
 
-use weights::Matrix;
-
+mod latent;
 mod layer_inputs;
 mod recurrent;
 
+use weights::Matrix;
+
+pub use latent::{LatentKeys, LatentOps, LatentRows};
 pub use layer_inputs::{LayerInputOps, RowsOf};
 pub use recurrent::{ConvWeights, DeltaRows, DeltaWeights, Mamba2Weights, RecurrentOps};
 
@@ -23,9 +25,12 @@ use crate::{
 };
 
 /// A device that can run every model.
-pub trait Backend: DenseOps + AttentionOps + RecurrentOps + MoeOps + LayerInputOps {}
+pub trait Backend:
+    DenseOps + AttentionOps + LatentOps + RecurrentOps + MoeOps + LayerInputOps
+{
+}
 
-impl<B: DenseOps + AttentionOps + RecurrentOps + MoeOps + LayerInputOps> Backend for B {}
+impl<B: DenseOps + AttentionOps + LatentOps + RecurrentOps + MoeOps + LayerInputOps> Backend for B {}
 
 /// Memory of a device, and the way into and out of it.
 pub trait Memory: Send + Sync + 'static {

@@ -6,6 +6,7 @@
 
 mod attention;
 mod float;
+mod latent;
 mod layer_inputs;
 mod linear;
 mod math;

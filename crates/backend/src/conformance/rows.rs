@@ -1,6 +1,7 @@
 //! Ops on rows that know nothing of each other: all but attention.
 
 mod experts;
+mod latent;
 
 use weights::{F32Bits, Float, GgufType, Matrix, Packing};
 
@@ -10,6 +11,7 @@ use crate::ops::{Input, Output, RowNorm};
 use crate::reference::Reference;
 use crate::{Activation, Backend, NormCenter, NormGain};
 use experts::Mixture;
+use latent::LatentOp;
 
 /// One op with everything but its rows.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ enum RowOp {
     Gate { cols: usize },
     Experts(Box<Mixture>),
     AddGated { cols: usize },
+    Latent(LatentOp),
 }
 
 /// What a linear layer does besides multiplying.
@@ -58,6 +61,7 @@ impl RowOp {
                 format!("norm from {center:?}, {kind:?}, bias: {bias}, of {cols}")
             }
             RowOp::Experts(mixture) => mixture.name(),
+            RowOp::Latent(op) => op.name(),
             op => format!("{op:?}"),
         }
     }
@@ -79,6 +83,7 @@ impl RowOp {
             }
             RowOp::Experts(mixture) => return mixture.inputs(n, rng),
             RowOp::AddGated { cols } => vec![*cols, 1, *cols],
+            RowOp::Latent(op) => op.in_cols(),
         };
         cols.into_iter().map(|cols| rng.rows(n, cols)).collect()
     }
@@ -90,6 +95,7 @@ impl RowOp {
             RowOp::Linear { parts, .. } => n_outputs(parts),
             RowOp::Norm { gain, .. } => gain.len(),
             RowOp::Experts(mixture) => mixture.out_cols(),
+            RowOp::Latent(op) => op.out_cols(),
             RowOp::Add { cols, .. }
             | RowOp::Scale { cols, .. }
             | RowOp::Glu { cols, .. }
@@ -105,7 +111,7 @@ impl RowOp {
             // A product of two results and a steep function: their errors add up.
             RowOp::Linear { form: Form::Gated(..) | Form::Activated(..), .. }
             | RowOp::Experts(_) => 3.0 * tolerance.linear,
-            RowOp::Linear { .. } => tolerance.linear,
+            RowOp::Linear { .. } | RowOp::Latent(_) => tolerance.linear,
             _ => tolerance.other,
         }
     }
@@ -163,6 +169,7 @@ impl RowOp {
                 out = bufs.remove(0);
                 device.add_gated(&mut out, &bufs[0], &bufs[1]);
             }
+            RowOp::Latent(op) => op.run(device, &bufs, &mut out),
         }
         download(device, &out, n, self.out_cols())
     }
@@ -239,6 +246,7 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
     ops.extend(mixed_ops(rng));
     ops.extend(formed_ops(rng));
     ops.extend(experts::mixtures(rng).into_iter().map(Box::new).map(RowOp::Experts));
+    ops.extend(latent::ops(rng, packings()));
     for cols in [1, 7, 64, 577] {
         let gain = rng.vector(cols);
         for (center, kind, bias) in norms(rng, cols) {

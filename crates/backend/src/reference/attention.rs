@@ -242,7 +242,7 @@ fn attend_head(
 }
 
 /// Rotates the pairs of one head by the angles of its row, `[cos | sin]`.
-fn rotate(head: &mut [f32], layout: RopeLayout, angles: &[f32]) {
+pub(super) fn rotate(head: &mut [f32], layout: RopeLayout, angles: &[f32]) {
     let pairs = angles.len() / 2;
     let (cos, sin) = angles.split_at(pairs);
     for i in 0..pairs {

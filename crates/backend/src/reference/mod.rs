@@ -7,6 +7,7 @@
 mod attention;
 mod dense;
 pub mod kv;
+mod latent;
 mod layer_inputs;
 mod moe;
 mod recurrent;

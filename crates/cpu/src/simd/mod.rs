@@ -27,6 +27,7 @@ mod ops_avx2;
 #[cfg(target_arch = "x86_64")]
 mod ops_avx512;
 mod ops_delta;
+mod ops_latent;
 #[cfg(target_arch = "aarch64")]
 mod ops_neon;
 mod ops_scalar;

@@ -14,10 +14,13 @@ use backend::{Activation, BLOCK, NormGain, RopeLayout};
 use super::ops_delta::{Convolution, DeltaStep, StateRow};
 use super::{Keys, Values};
 use crate::math;
+use crate::pack::{CodePanel, FloatPanel};
 
 /// One number per key of a block.
 pub(crate) type BlockScores = [f32; BLOCK];
 
+/// See [`OpKernels::combine`].
+type Combine = fn(x: &[f32], panels: &[FloatPanel], out: &mut [f32]);
 /// See [`OpKernels::weigh`].
 type Weigh = fn(&mut [BlockScores], stride: usize, Range<usize>, soft_cap: Option<f32>) -> Running;
 /// See [`OpKernels::clamped_swish`].
@@ -79,6 +82,12 @@ pub(crate) struct OpKernels {
     /// becomes `fma(k_i, d, decay * S_i)`; what is read is the sum of `q_i * S_i`, taken as the first
     /// one was.
     pub(crate) delta: fn(state: &mut [StateRow], DeltaStep<'_>, out: &mut StateRow),
+    /// Codes as the numbers they stand for: `scale * (code - zero)`, or `scale * code + min`, not fused.
+    pub(crate) widen_codes: fn(&CodePanel, &mut FloatPanel),
+    /// `out[c]`: the sum of `x[i]` times lane `i` of column `c`, the lanes of all panels counted
+    /// through. Each lane takes its own of all panels in order, fused; then they are added in a fixed
+    /// tree.
+    pub(crate) combine: Combine,
 }
 
 /// Numbers of which rows of values are a multiple.
@@ -99,11 +108,11 @@ impl Running {
 }
 
 /// Lanes of a sum over columns.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 /// Adds lanes `l` and `l + N / 2`, then those at half that distance, and so on.
 #[inline(always)]
-fn fold<const N: usize>(mut lanes: [f32; N], with: impl Fn(f32, f32) -> f32) -> f32 {
+pub(super) fn fold<const N: usize>(mut lanes: [f32; N], with: impl Fn(f32, f32) -> f32) -> f32 {
     let mut half = N / 2;
     while half > 0 {
         for i in 0..half {
@@ -330,6 +339,10 @@ macro_rules! ops_table {
             convolve: |rows, out| unsafe { convolve(rows, out) },
             // SAFETY: as above.
             delta: |state, step, out| unsafe { delta(state, step, out) },
+            // SAFETY: as above.
+            widen_codes: |panel, out| unsafe { widen_codes(panel, out) },
+            // SAFETY: as above.
+            combine: |x, panels, out| unsafe { combine(x, panels, out) },
         };
 
         #[target_feature(enable = $features)]
@@ -384,6 +397,16 @@ macro_rules! ops_table {
             out: &mut super::StateRow,
         ) {
             super::ops_delta::delta(state, step, out);
+        }
+
+        #[target_feature(enable = $features)]
+        fn widen_codes(panel: &crate::pack::CodePanel, out: &mut crate::pack::FloatPanel) {
+            super::ops_latent::widen_codes(panel, out);
+        }
+
+        #[target_feature(enable = $features)]
+        fn combine(x: &[f32], panels: &[crate::pack::FloatPanel], out: &mut [f32]) {
+            super::ops_latent::combine(x, panels, out);
         }
 
         #[target_feature(enable = $features)]

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::ops::{self, BlockScores, OpKernels};
 use super::ops_delta;
+use super::ops_latent;
 use super::{Keys, Values};
 
 pub(super) static OPS: OpKernels = OpKernels {
@@ -23,6 +24,8 @@ pub(super) static OPS: OpKernels = OpKernels {
     decays: |x, bias, rate| ops_delta::decays(x, bias, rate),
     convolve: |rows, out| ops_delta::convolve(rows, out),
     delta: |state, step, out| ops_delta::delta(state, step, out),
+    widen_codes: |panel, out| ops_latent::widen_codes(panel, out),
+    combine: |x, panels, out| ops_latent::combine(x, panels, out),
 };
 
 fn scores(q: &[f32], keys: Keys<'_>, out: &mut [BlockScores]) {

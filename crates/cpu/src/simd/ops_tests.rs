@@ -9,6 +9,7 @@ use super::ops::{BlockScores, OpKernels, Running};
 use super::ops_delta::{Convolution, ConvolutionEnd, Decay, DeltaStep, STATE_COLS, Write};
 use super::ops_scalar::OPS;
 use super::{Kernels, Keys, Values, keys_head, values_head};
+use crate::pack::FloatPanel;
 
 fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
@@ -78,7 +79,28 @@ fn scored() -> impl Strategy<Value = (Vec<BlockScores>, usize, Range<usize>)> {
     })
 }
 
+/// Some panels of a few columns, and a number for each lane.
+fn panels() -> impl Strategy<Value = (Vec<f32>, Vec<f32>, usize)> {
+    (1usize..5, 1usize..20)
+        .prop_flat_map(|(n, cols)| (numbers(16 * n), numbers(16 * n * cols), Just(cols)))
+}
+
 proptest! {
+    #[test]
+    fn sums_over_lanes_have_equal_bits((x, w, cols) in panels()) {
+        let panel = |w: &[f32]| {
+            let mut panel = FloatPanel { cols, ..FloatPanel::default() };
+            panel.values[..cols].copy_from_slice(w.as_chunks().0);
+            panel
+        };
+        let panels: Vec<FloatPanel> = w.chunks(16 * cols).map(panel).collect();
+        check(|ops| {
+            let mut out = vec![f32::NAN; cols];
+            (ops.combine)(&x, &panels, &mut out);
+            out
+        });
+    }
+
     #[test]
     fn rows_have_equal_bits(x in (1usize..90).prop_flat_map(|n| numbers(3 * n)), cap in 0.5f32..50.0) {
         let n = x.len() / 3;

@@ -12,6 +12,7 @@ large, norm gains away from one, biases away from zero. `check_terms` then break
 every listed config key once and fails unless the logits move far beyond any tolerance.
 """
 
+import contextlib
 import copy
 import importlib
 import json
@@ -102,6 +103,8 @@ def randomise(model, seed):
 def kv16(module, query, key, value, *args, **kwargs):
     """The family's own attention on keys and values as an f16 cache would give them back, before any factors."""
     eager = sys.modules[type(module).__module__].eager_attention_forward
+    if hasattr(module, "expand_kv"):
+        return eager(module, query, key, value, *args, **kwargs)
     factor = getattr(module.config, "attention_in_multiplier", 1.0)
     k, v = getattr(module, "key_multiplier", 1.0) * factor, factor
     return eager(module, query, (key / k).half().float() * k, (value / v).half().float() * v, *args, **kwargs)
@@ -113,10 +116,22 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask 
 ALL_MASK_ATTENTION_FUNCTIONS.register("kv16", eager_mask)
 
 
+@contextlib.contextmanager
+def rounded_latents(model):
+    """Rounds what latent attention keeps to f16: not keys and values, but what they are made of."""
+    modules = [m for m in model.modules() if hasattr(m, "expand_kv")]
+    for m in modules:
+        m.expand_kv = lambda *kept, expand=m.expand_kv: expand(*(x.half().float() for x in kept))
+    yield
+    for m in modules:
+        del m.expand_kv
+
+
 @torch.no_grad()
 def logits(model, ids, attention="eager"):
     model.config._attn_implementation = attention
-    out = model(input_ids=ids, use_cache=False).logits[0].float()
+    with rounded_latents(model) if attention == "kv16" else contextlib.nullcontext():
+        out = model(input_ids=ids, use_cache=False).logits[0].float()
     model.config._attn_implementation = "eager"
     return out
 

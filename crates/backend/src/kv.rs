@@ -1,7 +1,5 @@
 //! How keys and values are stored, as plain data. How a device lays them out is its own business.
 
-use crate::BLOCK;
-
 /// Neighbouring columns of a key that share a scale in [`KvFormat::Int8`]; the last ones of a head may
 /// be fewer.
 pub const KEY_GROUP: usize = 8;
@@ -28,6 +26,9 @@ pub enum KvFormat {
     /// `fma(code, scale, base)`. The base is the key of the block's first position, rounded to the
     /// nearest bf16. In most models a few columns of keys are large and hardly change from one position
     /// to the next (KIVI, Liu et al., 2024); rounding what is left loses far less than rounding them.
+    ///
+    /// A key whose first columns are the value ([`crate::Values::OfKeys`]) is stored as a value is, all
+    /// of it.
     Int8,
 }
 
@@ -64,11 +65,6 @@ impl KvFormat {
     /// Bytes of the value of one position and head of `cols` columns.
     pub const fn value_bytes(self, cols: usize) -> usize {
         self.number_bytes(cols, VALUE_GROUP)
-    }
-
-    /// Bytes of all keys and values of a block and head of `cols` columns.
-    pub const fn block_bytes(self, cols: usize) -> usize {
-        self.base_bytes(cols) + BLOCK * (self.key_bytes(cols) + self.value_bytes(cols))
     }
 
     const fn number_bytes(self, cols: usize, group: usize) -> usize {

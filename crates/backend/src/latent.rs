@@ -1,10 +1,12 @@
 //! Shapes of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), as plain data. The ops are
-//! [`crate::ops::LatentOps`].
+//! [`crate::ops::LatentOps`] and, between them, [`crate::ops::AttentionOps::attend`].
 //!
 //! What is kept of a position is its latent, out of which the keys and values of all heads could be
 //! made, and one rotated key that all heads share. Nobody makes those keys and values: a query is
 //! taken to the latent instead, and what attention gives is taken back. That is the same product in
 //! another order, for one row as for many.
+
+use crate::{Attention, Values};
 
 /// The sizes of a latent attention layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +34,21 @@ impl Latent {
     /// Columns of what is kept of a position: `[latent | shared key]`.
     pub fn kept_cols(&self) -> usize {
         self.rank + self.rotated
+    }
+
+    /// Attention in the space of the latent: all query heads read one key, whose first columns are
+    /// the value.
+    pub fn attention(&self) -> Attention {
+        Attention {
+            heads: self.heads,
+            kv_heads: 1,
+            head_dim: self.kept_cols(),
+            values: Values::OfKeys(self.rank),
+            scale: self.scale,
+            growth: None,
+            window: None,
+            soft_cap: None,
+        }
     }
 
     /// Columns of a row of values, which the output projection reads.

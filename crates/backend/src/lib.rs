@@ -24,8 +24,9 @@ pub use recurrence::{
     ShortConv,
 };
 pub use spec::{
-    Activation, Attention, Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, Groups,
-    LayerInputs, NormCenter, NormGain, NormOrder, NormSpan, QueryGrowth, Rope, RopeLayout, Scores,
+    Activation, Attention, Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, GroupMerit,
+    Groups, LayerInputs, NormCenter, NormGain, NormOrder, NormSpan, QueryGrowth, Rope, RopeLayout,
+    Scores, Values,
 };
 
 /// Positions per KV block.

@@ -2,7 +2,11 @@
 
 mod experts;
 
-pub use experts::{Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, Groups, Scores};
+pub use experts::{
+    Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, GroupMerit, Groups, Scores,
+};
+
+use crate::{BLOCK, KvFormat};
 
 /// Softmax attention over a paged KV cache.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,8 +15,10 @@ pub struct Attention {
     pub heads: usize,
     /// Key and value heads; divides `heads`. Query head `h` reads KV head `h / (heads / kv_heads)`.
     pub kv_heads: usize,
-    /// Columns of one head.
+    /// Columns of one head of queries and keys.
     pub head_dim: usize,
+    /// What is added up, weighted.
+    pub values: Values,
     /// What scores are multiplied with before the softmax, usually `head_dim^-0.5`.
     pub scale: f32,
     /// How queries grow with their position, if they do.
@@ -31,6 +37,15 @@ pub struct QueryGrowth {
     pub beta: f32,
     /// Positions of which it is the same.
     pub original: usize,
+}
+
+/// What attention adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// Values of their own: so many columns for each KV head, after the keys of all of them.
+    Own(usize),
+    /// The first so many columns of the keys. No values are given, and none are kept.
+    OfKeys(usize),
 }
 
 /// Rotary position embedding.
@@ -139,8 +154,8 @@ impl Attention {
         self.heads * self.head_dim
     }
 
-    /// Columns of all key heads, which is also that of all value heads.
-    pub fn kv_cols(&self) -> usize {
+    /// Columns of all key heads.
+    pub fn k_cols(&self) -> usize {
         self.kv_heads * self.head_dim
     }
 
@@ -151,9 +166,41 @@ impl Attention {
         self.scale * (1.0 + f64::from(beta) * libm::log(1.0 + lengths)) as f32
     }
 
+    /// Columns of all heads of values that a row brings along.
+    pub fn v_cols(&self) -> usize {
+        match self.values {
+            Values::Own(cols) => self.kv_heads * cols,
+            Values::OfKeys(_) => 0,
+        }
+    }
+
+    /// Columns of one head of values, wherever they come from.
+    pub fn v_dim(&self) -> usize {
+        match self.values {
+            Values::Own(cols) | Values::OfKeys(cols) => cols,
+        }
+    }
+
+    /// Columns that come out: a head of values for each query head.
+    pub fn out_cols(&self) -> usize {
+        self.heads * self.v_dim()
+    }
+
+    /// Bytes of what is kept of a block of positions.
+    pub const fn block_bytes(&self, format: KvFormat) -> usize {
+        let head = match self.values {
+            Values::Own(cols) => {
+                let position = format.key_bytes(self.head_dim) + format.value_bytes(cols);
+                format.base_bytes(self.head_dim) + BLOCK * position
+            }
+            Values::OfKeys(_) => BLOCK * format.value_bytes(self.head_dim),
+        };
+        self.kv_heads * head
+    }
+
     /// Columns of one `[q | k | v]` row.
     pub fn qkv_cols(&self) -> usize {
-        self.q_cols() + 2 * self.kv_cols()
+        self.q_cols() + self.k_cols() + self.v_cols()
     }
 }
 

@@ -8,7 +8,7 @@ use hearth_backend::ops::{
 use hearth_backend::reference::{Buf, Reference, Weight};
 use hearth_backend::{
     Activation, Attention, BLOCK, Batch, Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu,
-    Groups, KvFormat, NormCenter, NormGain, Rope, RopeLayout, Span,
+    GroupMerit, Groups, KvFormat, NormCenter, NormGain, Rope, RopeLayout, Span, Values,
 };
 use weights::{Float, Matrix, Packing};
 
@@ -98,6 +98,7 @@ const LAYER: Attention = Attention {
     heads: 4,
     kv_heads: 2,
     head_dim: 8,
+    values: Values::Own(8),
     scale: 0.5,
     window: None,
     growth: None,
@@ -130,7 +131,7 @@ fn attention_is_pytorchs() {
         ("attend_sinks", LAYER, Some(&golden.0["sinks"])),
     ] {
         let mut pages = Reference.pages(&spec, KvFormat::F16, 2);
-        let mut out = Reference.buf(40 * spec.q_cols());
+        let mut out = Reference.buf(40 * spec.out_cols());
         let layer = AttentionLayer { spec: &spec, sinks };
         Reference.attend(&qkv, layer, &mut pages, &sequence(40), &mut out);
         golden.check(name, &out);
@@ -177,7 +178,7 @@ fn corrections_groups_and_biases_are_pytorchs() {
         down_bias: Some(&golden.0["down_bias"]),
         correction: Some(&golden.0["correction"]),
     };
-    let groups = |kept| Some(Groups { n: 4, kept });
+    let groups = |kept| Some(Groups { n: 4, kept, merit: GroupMerit::TwoLargest });
     for (name, groups, divisor) in [
         ("moe_sigmoid", None, Divisor::One),
         ("moe_groups", groups(2), Divisor::SumPlus(0.25)),

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use backend::ops::{AttentionLayer, AttentionOps, Memory};
-use backend::{Attention, BLOCK, Batch, KvFormat, Span};
+use backend::{Attention, BLOCK, Batch, KvFormat, Span, Values};
 use hearth_cpu::{Buf, Cpu, Isa, Options, Pages, Pool};
 
 #[path = "../src/simd/peak.rs"]
@@ -111,6 +111,7 @@ impl Layers {
             heads,
             kv_heads,
             head_dim,
+            values: Values::Own(head_dim),
             scale,
             window: None,
             growth: None,
@@ -118,7 +119,7 @@ impl Layers {
         };
         let end = DEPTHS.iter().max().unwrap_or(&0).next_multiple_of(512);
         let pages = (0..LAYERS).map(|_| cpu.pages(&spec, format, end / BLOCK + 1)).collect();
-        let (qkv, out) = (cpu.buf(512 * spec.qkv_cols()), cpu.buf(512 * spec.q_cols()));
+        let (qkv, out) = (cpu.buf(512 * spec.qkv_cols()), cpu.buf(512 * spec.out_cols()));
         let mut layers = Layers { spec, format, pages, qkv, out };
         // Rows that see themselves alone store their keys and values for next to nothing.
         layers.spec.window = Some(1);
@@ -151,7 +152,7 @@ impl Layers {
     /// Bytes of the keys and values of `positions` positions.
     fn bytes(&self, positions: usize) -> f64 {
         let blocks = positions as f64 / BLOCK as f64;
-        blocks * (self.spec.kv_heads * self.format.block_bytes(self.spec.head_dim)) as f64
+        blocks * self.spec.block_bytes(self.format) as f64
     }
 
     /// Multiply-adds of keys and values with the queries that see them.

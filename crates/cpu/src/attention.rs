@@ -6,8 +6,10 @@
 //!
 //! ```text
 //! keys:   | head 0: block 0 [head_dim x BLOCK], block 1, ... | head 1: ...
-//! values: | head 0: block 0 [BLOCK x padded head_dim], ...   | head 1: ...
+//! values: | head 0: block 0 [BLOCK x padded columns], ...    | head 1: ...
 //! ```
+//!
+//! Where values are the first columns of the keys, the keys lie as values do, once for both.
 //!
 //! What a number is made of says `simd/stored.rs`. Keys by column make a block's scores one fused
 //! multiply-add per column for all its keys at once.
@@ -21,7 +23,9 @@
 //! of its own and merges what these found. Not here: the arithmetic, which is in `simd/ops.rs`.
 
 use backend::ops::{AttentionLayer, AttentionOps, HeadNorm};
-use backend::{Attention, BlockId, DeviceError, KvFormat, NormOrder, NormSpan, Rope};
+use backend::{
+    Attention, BlockId, DeviceError, KvFormat, NormOrder, NormSpan, Rope, Values as ValuesOf,
+};
 
 mod append;
 mod blocks;
@@ -41,20 +45,25 @@ const SEGMENT: usize = 16 * backend::BLOCK;
 /// Keys and values of one layer, and room to plan a pass in.
 pub struct Pages {
     format: KvFormat,
-    /// Keys by column, of one head after the other, then block by block.
+    /// Keys by column, of one head after the other, then block by block. Empty where values are those
+    /// of the keys.
     keys: Vec<u8>,
-    /// Values by row, likewise.
+    /// Values by row, likewise; or the keys whose columns they are.
     values: Vec<u8>,
     n_blocks: usize,
     head_dim: usize,
-    /// `head_dim` rounded up to whole vectors.
+    /// Columns of a head that are in `keys`: all or none.
+    key_cols: usize,
+    /// Columns of a row of `values`.
+    row_cols: usize,
+    /// `row_cols` rounded up to whole vectors.
     value_cols: usize,
 }
 
 impl Pages {
     /// Bytes of a block's keys, for one head.
     fn key_len(&self) -> usize {
-        keys_len(self.format, self.head_dim)
+        keys_len(self.format, self.key_cols)
     }
 
     /// Bytes of a block's values, for one head.
@@ -67,11 +76,16 @@ impl Pages {
         kv_head * self.n_blocks + block as usize
     }
 
+    /// Columns of a query as it meets the keys.
+    fn query_cols(&self) -> usize {
+        if self.key_cols == 0 { self.value_cols } else { self.key_cols }
+    }
+
     /// Keys of a block and head, by column.
     fn keys(&self, block: u32, kv_head: usize) -> Keys<'_> {
         let part = self.part(block, kv_head);
         let keys = &self.keys[part * self.key_len()..][..self.key_len()];
-        Keys::new(self.format, self.head_dim, keys)
+        Keys::new(self.format, self.key_cols, keys)
     }
 
     /// Values of a block and head, by row.
@@ -87,14 +101,20 @@ impl AttentionOps for Cpu {
 
     fn pages(&self, spec: &Attention, format: KvFormat, n_blocks: usize) -> Pages {
         let Attention { kv_heads, head_dim, .. } = *spec;
-        let value_cols = head_dim.next_multiple_of(VALUE_PAD);
+        let (key_cols, row_cols) = match spec.values {
+            ValuesOf::Own(cols) => (head_dim, cols),
+            ValuesOf::OfKeys(_) => (0, head_dim),
+        };
+        let value_cols = row_cols.next_multiple_of(VALUE_PAD);
         let zeros = |len| vec![0; n_blocks * kv_heads * len];
         Pages {
             format,
-            keys: zeros(keys_len(format, head_dim)),
+            keys: zeros(keys_len(format, key_cols)),
             values: zeros(values_len(format, value_cols)),
             n_blocks,
             head_dim,
+            key_cols,
+            row_cols,
             value_cols,
         }
     }
@@ -125,7 +145,7 @@ impl AttentionOps for Cpu {
     ) {
         let cols = qkv.cols();
         assert!(spec.has_rows_of(cols), "rows are [q | k | v], or q alone");
-        let rotated = cols.min(spec.q_cols() + spec.kv_cols());
+        let rotated = cols.min(spec.q_cols() + spec.k_cols());
         let is_due = |order| norm.filter(|norm| norm.order == order);
         let (before, after) = (is_due(NormOrder::BeforeRotation), is_due(NormOrder::AfterRotation));
         self.each_row(qkv.values_mut(), cols, |r, row| {
@@ -138,7 +158,7 @@ impl AttentionOps for Cpu {
             }
             self.norm_heads(row, spec, after);
             if let Some(norm) = norm.and_then(|norm| norm.v) {
-                values.chunks_exact_mut(spec.head_dim).for_each(|x| self.norm_columns(norm, 0, x));
+                values.chunks_exact_mut(spec.v_dim()).for_each(|x| self.norm_columns(norm, 0, x));
             }
         });
     }
@@ -189,8 +209,8 @@ impl AttentionOps for Cpu {
             (&mut found.sums[..parts.len() * queries * cols], queries * cols),
             |i, running, sums| walk(parts[i].tile).part(parts[i].segment, Found { running, sums }),
         );
-        let out = out.reshape(q.rows(), spec.q_cols());
-        self.pool.blocks(out, spec.q_cols(), outputs, |i, mut out| {
+        let out = out.reshape(q.rows(), spec.out_cols());
+        self.pool.blocks(out, spec.out_cols(), outputs, |i, mut out| {
             walk(i).whole(found, queries, &mut out);
         });
     }

@@ -59,11 +59,13 @@ pub struct Scratch<B: Backend> {
     pub(crate) qkv: B::Buf,
     /// What it makes of that.
     pub(crate) attended: B::Buf,
+    /// Queries of latent attention, then the values of its heads.
+    pub(crate) heads: B::Buf,
     /// What the heads of attention are gated with.
     pub(crate) gate: B::Buf,
     /// Decays of a state, where these are rows of their own.
     pub(crate) decays: B::Buf,
-    /// What is between two projections to one of the two.
+    /// What is between two projections to one of the two, or what latent attention keeps.
     pub(crate) low: B::Buf,
     /// What a gated feed-forward layer has between its projections.
     pub(crate) inner: B::Buf,
@@ -96,6 +98,7 @@ pub(crate) struct ScratchSizes {
     pub(crate) more: usize,
     pub(crate) qkv: usize,
     pub(crate) attended: usize,
+    pub(crate) heads: usize,
     pub(crate) gate: usize,
     pub(crate) decays: usize,
     pub(crate) low: usize,
@@ -126,7 +129,7 @@ impl ScratchSizes {
     /// Numbers that [`Scratch::new`] allocates for each row, without logits.
     pub(crate) fn numbers_per_row(&self, spec: &ModelSpec) -> usize {
         let angles: usize = spec.ropes.iter().map(|rope| 2 * rope.inv_freq.len()).sum();
-        let ScratchSizes { more, qkv, attended, gate, decays, low, .. } = *self;
+        let ScratchSizes { more, qkv, attended, heads, gate, decays, low, .. } = *self;
         let ScratchSizes { inner, router, shared, shared_gate, .. } = *self;
         3 * spec.hidden
             + spec.layer_input_cols()
@@ -134,6 +137,7 @@ impl ScratchSizes {
             + angles
             + qkv
             + attended
+            + heads
             + gate
             + decays
             + low
@@ -332,6 +336,7 @@ impl<B: Backend> Scratch<B> {
             angles: spec.ropes.iter().map(|rope| rows(2 * rope.inv_freq.len())).collect(),
             qkv: rows(sizes.qkv),
             attended: rows(sizes.attended),
+            heads: rows(sizes.heads),
             gate: rows(sizes.gate),
             decays: rows(sizes.decays),
             low: rows(sizes.low),

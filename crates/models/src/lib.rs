@@ -11,6 +11,7 @@ mod dense;
 mod error;
 mod families;
 mod ffn;
+mod latent_trunk;
 mod layer_inputs;
 mod loader;
 mod mixers;

@@ -4,6 +4,7 @@
 //! It knows no device; a device takes over the parts that come from here.
 
 mod experts;
+mod latent;
 
 use std::collections::BTreeSet;
 
@@ -219,6 +220,7 @@ impl<'a> Loader<'a> {
             Module::Gain { name, .. } => vec![name.clone()],
             Module::Vector { name, .. } => vec![name.clone()],
             Module::Experts(experts) => self.stored_experts(experts),
+            Module::LatentUp(up) => self.stored_latent_up(up),
         }
     }
 
@@ -274,6 +276,7 @@ impl<'a> Loader<'a> {
                 biases.map_or(0, |biases| 4 * biases.len() as u64)
             }
             Module::Experts(experts) => self.expert_bytes(experts)?[1],
+            Module::LatentUp(_) => 0,
             Module::Gain { .. } | Module::Vector { .. } => self.n_bytes(module)?,
         })
     }
@@ -286,6 +289,7 @@ impl<'a> Loader<'a> {
                 (self.matrix(linear)?.n_bytes() + bias) as u64
             }
             Module::Experts(experts) => self.expert_bytes(experts)?[0],
+            Module::LatentUp(up) => self.latent_up(up)?.n_bytes(),
             Module::Gain { name, len, .. } => 4 * self.gain(name, *len)?.len() as u64,
             Module::Vector { name, shape } => {
                 4 * self.numbers(name, shape.iter().product())?.len() as u64

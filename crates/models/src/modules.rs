@@ -3,7 +3,7 @@
 //!
 //! Names are canonical; the checkpoint knows under which prefixes files hide them.
 
-use backend::NormGain;
+use backend::{Latent, NormGain};
 
 use crate::recipe::{Bias, Branch, Head, JoinedRows, Layer, LayerScalars, ModelSpec, Norm};
 use crate::{ffn, mixers};
@@ -15,6 +15,8 @@ pub enum Module {
     Linear(Linear),
     /// The same projection of all experts; a row meets `top_k` of them.
     Experts(ExpertLinear),
+    /// The projection from a latent to the keys and values of all heads.
+    LatentUp(LatentUp),
     /// The token embedding: a row of it per token.
     Embedding(Linear),
     /// A norm's gain.
@@ -69,6 +71,16 @@ pub struct ExpertLinear {
     pub joined_rows: JoinedRows,
 }
 
+/// What makes keys and values of a latent: stored as one projection, whose rows are those of the
+/// keys and then those of the values of each head, or as two, both the way they are multiplied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatentUp {
+    /// The attention it belongs to, e.g. `model.layers.0.self_attn`.
+    pub parent: String,
+    /// Its sizes.
+    pub shape: Latent,
+}
+
 impl Linear {
     /// A layer without bias.
     pub(crate) fn new(name: String, rows: usize, cols: usize) -> Linear {
@@ -121,12 +133,39 @@ impl ExpertLinear {
     }
 }
 
+impl LatentUp {
+    /// Name of the one projection.
+    pub fn joined(&self) -> String {
+        format!("{}.kv_b_proj", self.parent)
+    }
+
+    /// Name of what takes queries to the latent, `[heads, rank, plain]`.
+    pub fn keys(&self) -> String {
+        format!("{}.embed_q", self.parent)
+    }
+
+    /// Name of what makes values of a latent, `[heads, v_dim, rank]`.
+    pub fn values(&self) -> String {
+        format!("{}.unembed_out", self.parent)
+    }
+
+    /// Rows of the one projection that belong to a head.
+    pub fn rows_per_head(&self) -> usize {
+        self.shape.plain + self.shape.v_dim
+    }
+
+    fn n_params(&self) -> u64 {
+        product(&[self.shape.heads, self.rows_per_head(), self.shape.rank])
+    }
+}
+
 impl Module {
     /// Numbers in all of it.
     pub fn n_params(&self) -> u64 {
         match self {
             Module::Linear(linear) | Module::Embedding(linear) => linear.n_params(),
             Module::Experts(e) => e.n_params(e.n),
+            Module::LatentUp(up) => up.n_params(),
             Module::Gain { len, .. } => *len as u64,
             Module::Vector { shape, .. } => product(shape),
         }
@@ -137,6 +176,7 @@ impl Module {
         match self {
             Module::Linear(linear) => linear.n_params(),
             Module::Experts(e) => e.n_params(e.top_k),
+            Module::LatentUp(up) => up.n_params(),
             Module::Embedding(linear) => linear.cols as u64,
             Module::Gain { len, .. } => *len as u64,
             Module::Vector { shape, .. } => product(shape),

@@ -104,7 +104,7 @@ impl Mixer {
     pub fn cache(&self, format: KvFormat) -> Cache {
         match self {
             Mixer::Attention(AttentionMixer { shape, keys_values, .. }) => {
-                let bytes_per_block = shape.kv_heads * format.block_bytes(shape.head_dim);
+                let bytes_per_block = shape.block_bytes(format);
                 let window = shape.window;
                 match keys_values {
                     KeysValues::Own | KeysValues::OneProjection => {
@@ -112,6 +112,10 @@ impl Mixer {
                     }
                     KeysValues::OfMixer(_) => Cache::Borrowed { bytes_per_block, window },
                 }
+            }
+            Mixer::Latent(latent) => {
+                let bytes_per_block = latent.shape.attention().block_bytes(format);
+                Cache::Pages { bytes_per_block, window: None }
             }
             Mixer::GatedDelta(shape) => of_states(&Recurrence::GatedDelta(shape.clone())),
             Mixer::Mamba2(mixer) => of_states(&Recurrence::Mamba2(mixer.shape.clone())),
@@ -150,7 +154,10 @@ impl Footprint {
             sum.weight_bytes += bytes;
             sum.copied_bytes += loader.n_copied_bytes(&module)?;
             sum.bytes_per_token += match &module {
-                Module::Linear(_) | Module::Gain { .. } | Module::Vector { .. } => bytes,
+                Module::Linear(_)
+                | Module::LatentUp(_)
+                | Module::Gain { .. }
+                | Module::Vector { .. } => bytes,
                 Module::Experts(e) => bytes / e.n as u64 * e.top_k as u64,
                 Module::Embedding(linear)
                     if loader.spec().head == Head::Tied && *linear == loader.spec().embedding() =>

@@ -3,10 +3,14 @@
 //! No weights, no device, no loops over tokens. A difference between families is a new variant here
 //! with its own file under `mixers/` or `ffn/`, never a flag in a shared struct.
 
+mod latent;
+
 use backend::{
     Activation, Attention, Experts, GatedDelta, KvFormat, Mamba2, NormCenter, NormGain, NormOrder,
     NormSpan, Rope, ShortConv,
 };
+
+pub use latent::{LatentMixer, LatentQuery};
 
 /// Everything there is to know about a model before a single weight is read.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,6 +144,8 @@ pub struct Norm {
 pub enum Mixer {
     /// Softmax attention over a KV cache.
     Attention(AttentionMixer),
+    /// Softmax attention over a cache of latents.
+    Latent(LatentMixer),
     /// A gated delta rule, which carries a state from position to position. A checkpoint stores the
     /// projections apart where the layout is by kind, and fused where it is by head.
     GatedDelta(GatedDelta),

@@ -276,9 +276,18 @@ impl RopeParams {
         Ok(Some(QueryGrowth { beta: beta as f32, original }))
     }
 
+    /// What families with latent attention multiply scores with besides: where a rotation is
+    /// stretched, the square of what `mscale_all_dim` makes of the factor.
+    pub(crate) fn latent_scale(&self) -> Result<f64, Error> {
+        let weight = self.number("mscale_all_dim")?.unwrap_or(0.0);
+        if weight == 0.0 || self.rope_type()? == "default" {
+            return Ok(1.0);
+        }
+        Ok(mscale(self.factor()?, weight).powi(2))
+    }
+
     fn yarn_attention(&self, factor: f64) -> Result<f64, Error> {
-        let mscale =
-            |weight: f64| if factor <= 1.0 { 1.0 } else { 0.1 * weight * factor.ln() + 1.0 };
+        let mscale = |weight: f64| mscale(factor, weight);
         if let Some(given) = self.positive("attention_factor")? {
             return Ok(given);
         }
@@ -356,6 +365,11 @@ impl RopeParams {
     fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
     }
+}
+
+/// How much longer queries and keys become where a rotation is stretched by `factor`.
+fn mscale(factor: f64, weight: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { 0.1 * weight * factor.ln() + 1.0 }
 }
 
 /// Adds `rope` to the distinct rotations of a model and returns its index.

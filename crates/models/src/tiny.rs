@@ -55,6 +55,11 @@ pub fn tensors(spec: &ModelSpec, seed: u64) -> Vec<Tensor> {
                     .into_iter()
                     .flatten()
             })),
+            Module::LatentUp(up) => {
+                let rows = up.shape.heads * up.rows_per_head();
+                let cols = up.shape.rank;
+                list.push(matrix(&Linear::new(up.joined(), rows, cols), gain_of(cols), seed));
+            }
             Module::Gain { name, len, kind } => {
                 let center = match kind {
                     backend::NormGain::Stored => 1.0,

@@ -5,6 +5,7 @@
 
 use backend::{
     Activation, Attention, Experts, KvFormat, NormCenter, NormGain, NormOrder, NormSpan, Rope,
+    Values,
 };
 
 use crate::config::{Config, wrong};
@@ -80,6 +81,7 @@ impl Trunk {
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
+            values: Values::Own(self.head_dim),
             scale: (self.head_dim as f32).powf(-0.5),
             window,
             growth: None,
@@ -154,10 +156,15 @@ impl Trunk {
 
     /// The layer of llama and everything that looks like it: one norm before each branch.
     pub(crate) fn pre_norm_layer(&self, attention: AttentionMixer, ffn: Ffn) -> Layer {
+        self.pre_norm(Mixer::Attention(attention), ffn)
+    }
+
+    /// The same with any mixer.
+    pub(crate) fn pre_norm(&self, mixer: Mixer, ffn: Ffn) -> Layer {
         let norms = |name| Norms::Pre(self.norm(name));
         Layer {
             steps: vec![
-                Step::new(norms("input_layernorm"), Mixer::Attention(attention)),
+                Step::new(norms("input_layernorm"), mixer),
                 Step::new(norms("post_attention_layernorm"), ffn),
             ],
         }

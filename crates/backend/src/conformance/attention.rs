@@ -9,7 +9,7 @@ use crate::ops::{AttentionLayer, HeadNorm, RowNorm};
 use crate::reference::Reference;
 use crate::{
     Attention, BLOCK, Backend, Batch, BlockId, KvFormat, NormCenter, NormGain, NormOrder, NormSpan,
-    QueryGrowth, Rope, RopeLayout, Span,
+    QueryGrowth, Rope, RopeLayout, Span, Values,
 };
 
 /// A layer, how it stores keys and values, and the `[q | k | v]` rows of some sequences.
@@ -71,7 +71,17 @@ struct Outcome {
 
 fn attention(heads: usize, kv_heads: usize, head_dim: usize) -> Attention {
     let scale = (head_dim as f32).powf(-0.5);
-    Attention { heads, kv_heads, head_dim, scale, window: None, growth: None, soft_cap: None }
+    let values = Values::Own(head_dim);
+    Attention {
+        heads,
+        kv_heads,
+        head_dim,
+        values,
+        scale,
+        window: None,
+        growth: None,
+        soft_cap: None,
+    }
 }
 
 fn rope(rng: &mut Rng, pairs: usize, layout: RopeLayout) -> Rope {
@@ -95,6 +105,7 @@ fn cases_of(format: KvFormat, rng: &mut Rng) -> Vec<Case> {
     let rotated = NormKind { order: NormOrder::AfterRotation, ..HEADS };
     let own = NormKind { center: NormCenter::Mean, span: NormSpan::OwnHead, ..HEADS };
     let all = NormKind { span: NormSpan::AllHeads, ..HEADS };
+    let valued = |spec: Attention, values| Attention { values, ..spec };
     let layers = [
         (attention(2, 2, 32), 16, Halves, None),
         (attention(4, 2, 64), 32, Interleaved, Some(HEADS)),
@@ -107,6 +118,13 @@ fn cases_of(format: KvFormat, rng: &mut Rng) -> Vec<Case> {
         (growing(attention(6, 3, 32)), 8, Halves, Some(rotated)),
         (growing(capped(attention(4, 2, 64), 3.0)), 16, Interleaved, Some(own)),
         (attention(8, 2, 48), 24, Halves, Some(all)),
+        // Values that are wider or narrower than keys, and such as are a part of them.
+        (valued(attention(4, 2, 48), Values::Own(80)), 24, Halves, Some(HEADS)),
+        (valued(attention(3, 3, 64), Values::Own(20)), 32, Interleaved, None),
+        (valued(attention(3, 1, 320), Values::OfKeys(256)), 32, Interleaved, None),
+        (valued(attention(5, 1, 37), Values::OfKeys(29)), 4, Halves, None),
+        (valued(windowed(attention(4, 2, 33), 50), Values::OfKeys(33)), 4, Halves, None),
+        (valued(capped(attention(70, 1, 24), 3.0), Values::OfKeys(7)), 4, Interleaved, None),
         // Nothing a vector register would like.
         (attention(7, 1, 20), 3, Halves, Some(HEADS)),
     ];
@@ -114,10 +132,11 @@ fn cases_of(format: KvFormat, rng: &mut Rng) -> Vec<Case> {
     let long_layers = [
         (attention(2, 1, 8), 4, Halves, None),
         (windowed(attention(2, 1, 16), 300), 4, Halves, None),
+        (valued(attention(6, 1, 24), Values::OfKeys(16)), 4, Halves, None),
         (windowed(capped(attention(2, 2, 8), 3.0), 513), 2, Interleaved, None),
     ];
     let lengths = [[75, 1, 33], [130, 64, 31], [5, 97, 32]].into_iter().cycle();
-    let long_lengths = [[1026, 1, 33], [830, 65, 1], [540, 513, 33]];
+    let long_lengths = [[1026, 1, 33], [830, 65, 1], [700, 1, 33], [540, 513, 33]];
     let layers = layers.into_iter().zip(lengths).chain(long_layers.into_iter().zip(long_lengths));
     let mut cases = Vec::new();
     for (i, ((spec, pairs, layout, norm), lengths)) in layers.enumerate() {
@@ -146,10 +165,8 @@ fn sequences(rng: &mut Rng, spec: &Attention, lengths: [usize; 3]) -> (Vec<Seque
 impl Norm {
     fn new(kind: NormKind, spec: &Attention, rng: &mut Rng) -> Norm {
         let lens = match kind.span {
-            NormSpan::Head => [spec.head_dim; 3],
-            NormSpan::OwnHead | NormSpan::AllHeads => {
-                [spec.q_cols(), spec.kv_cols(), spec.head_dim]
-            }
+            NormSpan::Head => [spec.head_dim, spec.head_dim, spec.v_dim()],
+            NormSpan::OwnHead | NormSpan::AllHeads => [spec.q_cols(), spec.k_cols(), spec.v_dim()],
         };
         Norm { kind, gains: lens.map(|len| rng.vector(len)) }
     }
@@ -201,7 +218,7 @@ impl Case {
         let outcome = |_| Outcome {
             angles: empty(2 * self.rope.inv_freq.len()),
             rotated: empty(self.spec.qkv_cols()),
-            attended: empty(self.spec.q_cols()),
+            attended: empty(self.spec.out_cols()),
         };
         (0..self.sequences.len()).map(outcome).collect()
     }
@@ -231,22 +248,22 @@ impl Case {
 
         // Attention reads the rows as they were, so that no difference in the last bit of a rotated
         // key becomes one of what is stored.
-        let mut attended = device.buf(n * self.spec.q_cols());
+        let mut attended = device.buf(n * self.spec.out_cols());
         let sinks = self.sinks.as_ref().map(|sinks| device.vector(sinks));
         let layer = AttentionLayer { spec: &self.spec, sinks: sinks.as_ref() };
         device.attend(&upload(device, &qkv), layer, pages, &staged, &mut attended);
 
         // Rows of q alone: a layer that reads what another one has stored.
         let q = qkv.columns(0..self.spec.q_cols());
-        let (mut q_rotated, mut again) = (upload(device, &q), device.buf(n * q.cols));
+        let (mut q_rotated, mut again) = (upload(device, &q), device.buf(n * self.spec.out_cols()));
         device.rope(&mut q_rotated, &self.spec, norm, rotation);
         device.attend_stored(&upload(device, &q), layer, pages, &staged, &mut again);
         let q_rotated = download(device, &q_rotated, n, q.cols);
-        let again = download(device, &again, n, q.cols);
+        let again = download(device, &again, n, self.spec.out_cols());
 
         let angles = download(device, &angles, n, angle_cols);
         let rotated = download(device, &rotated, n, self.spec.qkv_cols());
-        let attended = download(device, &attended, n, self.spec.q_cols());
+        let attended = download(device, &attended, n, self.spec.out_cols());
         let what = self.name();
         let alone = rotated.columns(0..q.cols);
         assert_same_bits(&format!("rope of q alone {what}"), &q_rotated, &alone);
@@ -308,7 +325,9 @@ fn check_one_alone<B: Backend>(device: &B, case: &Case, tolerance: Tolerance) {
         device.stage(&super::data::batch(vec![0; qkv.rows]), &mut staged);
         let mut angles = device.buf(qkv.rows * 2 * case.rope.inv_freq.len());
         device.angles(&case.rope, &staged, &mut angles);
-        let gains = [0.5, 0.7, 0.9].map(|gain| device.vector(&vec![gain; case.spec.head_dim]));
+        let (head_dim, v_dim) = (case.spec.head_dim, case.spec.v_dim());
+        let gains = [(0.5, head_dim), (0.7, head_dim), (0.9, v_dim)];
+        let gains = gains.map(|(gain, len)| device.vector(&vec![gain; len]));
         let norm = HEADS.of(&gains);
         let mut buf = upload(device, qkv);
         match part {

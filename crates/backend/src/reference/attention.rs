@@ -9,16 +9,22 @@ use super::dense::{cap_score, norm_row};
 use super::{Buf, Reference, dot, kv, softmax};
 use crate::ops::{AttentionLayer, AttentionOps, DeviceError, HeadNorm, RowNorm};
 use crate::{
-    Attention, BLOCK, Batch, BlockId, KvFormat, NormOrder, NormSpan, Rope, RopeLayout, Span,
+    Attention, BLOCK, Batch, BlockId, KvFormat, NormOrder, NormSpan, Rope, RopeLayout, Span, Values,
 };
 
 /// Keys and values of one layer, block by block and head by head: the base, the keys of all positions,
-/// then their values, each as [`kv`] leaves it.
+/// then their values, each as [`kv`] leaves it. Keys whose columns are the values are there once, as
+/// values.
 #[derive(Clone, Debug)]
 pub struct Pages {
     format: KvFormat,
-    head_dim: usize,
+    /// Bytes of all heads of a block.
+    block_bytes: usize,
     kv_heads: usize,
+    /// Columns of a head of keys that are kept apart from values; may be none.
+    key_cols: usize,
+    /// Columns of what is kept as a value.
+    value_cols: usize,
     data: Vec<u8>,
 }
 
@@ -30,44 +36,48 @@ struct Place {
 }
 
 impl Pages {
-    fn head_bytes(&self) -> usize {
-        self.format.block_bytes(self.head_dim)
-    }
-
     /// All of a block.
     fn block(&self, block: BlockId) -> Range<usize> {
-        let len = self.kv_heads * self.head_bytes();
+        let len = self.block_bytes;
         block as usize * len..(block as usize + 1) * len
     }
 
     /// Where `position` of the sequence of `span` is.
     fn place(&self, span: &Span, position: usize, kv_head: usize) -> Place {
-        let (format, head_dim) = (self.format, self.head_dim);
-        let block = self.block(span.blocks[position / BLOCK]).start + kv_head * self.head_bytes();
-        let keys = block + format.base_bytes(head_dim);
-        let values = keys + BLOCK * format.key_bytes(head_dim);
+        let format = self.format;
+        let block = self.block(span.blocks[position / BLOCK]).start;
+        let block = block + kv_head * (self.block_bytes / self.kv_heads);
+        let keys = block + format.base_bytes(self.key_cols);
+        let values = keys + BLOCK * format.key_bytes(self.key_cols);
         let slot = |first: usize, bytes: usize| {
             let first = first + position % BLOCK * bytes;
             first..first + bytes
         };
         Place {
             base: block..keys,
-            key: slot(keys, format.key_bytes(head_dim)),
-            value: slot(values, format.value_bytes(head_dim)),
+            key: slot(keys, format.key_bytes(self.key_cols)),
+            value: slot(values, format.value_bytes(self.value_cols)),
         }
     }
 
-    fn store(&mut self, place: Place, first_of_block: bool, k: &[f32], v: &[f32]) {
+    fn store_key(&mut self, place: &Place, first_of_block: bool, k: &[f32]) {
+        let (base, key) = (place.base.clone(), place.key.clone());
         if first_of_block {
-            kv::store_base(self.format, k, &mut self.data[place.base.clone()]);
+            kv::store_base(self.format, k, &mut self.data[base.clone()]);
         }
-        let (bases, keys) = self.data.split_at_mut(place.base.end);
-        let key = place.key.start - place.base.end..place.key.end - place.base.end;
-        kv::store_key(self.format, &bases[place.base], k, &mut keys[key]);
-        kv::store_value(self.format, v, &mut self.data[place.value]);
+        let (bases, keys) = self.data.split_at_mut(base.end);
+        let key = key.start - base.end..key.end - base.end;
+        kv::store_key(self.format, &bases[base], k, &mut keys[key]);
+    }
+
+    fn store_value(&mut self, place: &Place, v: &[f32]) {
+        kv::store_value(self.format, v, &mut self.data[place.value.clone()]);
     }
 
     fn read_key(&self, place: Place, out: &mut [f32]) {
+        if self.key_cols == 0 {
+            return self.read_value(place, out);
+        }
         kv::read_key(self.format, &self.data[place.base], &self.data[place.key], out);
     }
 
@@ -80,10 +90,14 @@ impl AttentionOps for Reference {
     type Pages = Pages;
 
     fn pages(&self, spec: &Attention, format: KvFormat, n_blocks: usize) -> Pages {
-        let (head_dim, kv_heads) = (spec.head_dim, spec.kv_heads);
+        let (key_cols, value_cols) = match spec.values {
+            Values::Own(cols) => (spec.head_dim, cols),
+            Values::OfKeys(_) => (0, spec.head_dim),
+        };
+        let (kv_heads, block_bytes) = (spec.kv_heads, spec.block_bytes(format));
         // Which is not a number in either format, should anybody read what was never written.
-        let data = vec![0xff; n_blocks * kv_heads * format.block_bytes(head_dim)];
-        Pages { format, head_dim, kv_heads, data }
+        let data = vec![0xff; n_blocks * block_bytes];
+        Pages { format, block_bytes, kv_heads, key_cols, value_cols, data }
     }
 
     fn angles(&self, rope: &Rope, batch: &Batch, out: &mut Buf) {
@@ -110,7 +124,7 @@ impl AttentionOps for Reference {
         rotation: Option<(&Rope, &Buf)>,
     ) {
         assert!(spec.has_rows_of(qkv.cols), "rows are [q | k | v], or q alone");
-        let rotated = qkv.cols.min(spec.q_cols() + spec.kv_cols());
+        let rotated = qkv.cols.min(spec.q_cols() + spec.k_cols());
         let is_due = |order| norm.filter(|norm| norm.order == order);
         for r in 0..qkv.rows {
             let (row, values) = qkv.row_mut(r).split_at_mut(rotated);
@@ -122,7 +136,7 @@ impl AttentionOps for Reference {
             }
             norm_heads(row, spec, is_due(NormOrder::AfterRotation));
             if let Some(norm) = norm.and_then(|norm| norm.v) {
-                values.chunks_exact_mut(spec.head_dim).for_each(|head| norm_row(head, norm));
+                values.chunks_exact_mut(spec.v_dim()).for_each(|head| norm_row(head, norm));
             }
         }
     }
@@ -139,11 +153,16 @@ impl AttentionOps for Reference {
         assert_eq!(qkv.cols, spec.qkv_cols(), "rows are [q | k | v]");
         for span in &batch.spans {
             for (row, position) in span.rows.clone().zip(span.start..) {
-                let fresh = qkv.row(row)[spec.q_cols()..].split_at(spec.kv_cols());
-                let heads = |x| <[f32]>::chunks_exact(x, spec.head_dim);
-                for (kv_head, (k, v)) in heads(fresh.0).zip(heads(fresh.1)).enumerate() {
+                let (keys, values) = qkv.row(row)[spec.q_cols()..].split_at(spec.k_cols());
+                for (kv_head, k) in keys.chunks_exact(spec.head_dim).enumerate() {
                     let place = pages.place(span, position, kv_head);
-                    pages.store(place, position % BLOCK == 0, k, v);
+                    match spec.values {
+                        Values::Own(cols) => {
+                            pages.store_key(&place, position % BLOCK == 0, k);
+                            pages.store_value(&place, &values[kv_head * cols..][..cols]);
+                        }
+                        Values::OfKeys(_) => pages.store_value(&place, k),
+                    }
                 }
             }
         }
@@ -159,10 +178,10 @@ impl AttentionOps for Reference {
         out: &mut Buf,
     ) {
         let spec = layer.spec;
-        out.shape(q.rows, spec.q_cols());
+        out.shape(q.rows, spec.out_cols());
         for span in &batch.spans {
             for (row, position) in span.rows.clone().zip(span.start..) {
-                let heads = out.row_mut(row).chunks_exact_mut(spec.head_dim);
+                let heads = out.row_mut(row).chunks_exact_mut(spec.v_dim());
                 for ((head, q), out) in
                     q.row(row).chunks_exact(spec.head_dim).enumerate().zip(heads)
                 {
@@ -173,7 +192,7 @@ impl AttentionOps for Reference {
     }
 
     fn block_bytes(&self, pages: &Pages) -> usize {
-        pages.kv_heads * pages.head_bytes()
+        pages.block_bytes
     }
 
     fn read_block(&self, pages: &Pages, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
@@ -233,7 +252,8 @@ fn attend_head(
     weights.extend(layer.sinks.map(|sinks| f64::from(sinks[head])));
     softmax(&mut weights);
 
-    let mut sum = vec![0.0f64; spec.head_dim];
+    let mut sum = vec![0.0f64; spec.v_dim()];
+    read.resize(pages.value_cols, 0.0);
     for (seen, weight) in (first..=position).zip(&weights) {
         pages.read_value(place(seen), &mut read);
         sum.iter_mut().zip(&read).for_each(|(sum, v)| *sum += weight * f64::from(*v));

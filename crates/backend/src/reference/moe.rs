@@ -2,7 +2,7 @@
 
 use super::{Buf, Reference, activate, dot, sigmoid, softmax};
 use crate::ops::{ExpertWeights, MoeOps};
-use crate::{Divisor, ExpertForm, Experts, GateUpRows, Glu, Groups, Scores};
+use crate::{Divisor, ExpertForm, Experts, GateUpRows, Glu, GroupMerit, Groups, Scores};
 
 impl MoeOps for Reference {
     fn experts(
@@ -105,7 +105,10 @@ fn candidates(merits: &[f64], groups: Groups) -> Vec<usize> {
     let merit = |group: &[f64]| {
         let mut sorted = group.to_vec();
         sorted.sort_by(|a, b| b.total_cmp(a));
-        sorted[0] + sorted[1]
+        match groups.merit {
+            GroupMerit::Largest => sorted[0],
+            GroupMerit::TwoLargest => sorted[0] + sorted[1],
+        }
     };
     let of_groups: Vec<f64> = merits.chunks_exact(size).map(merit).collect();
     let mut kept: Vec<usize> = (0..groups.n).collect();

@@ -81,14 +81,24 @@ pub enum Scores {
     Sigmoid,
 }
 
-/// Experts in groups of consecutive ones. A group is as good as the sum of its two largest corrected
-/// scores; of equal groups the first is the better one.
+/// Experts in groups of consecutive ones. Of equally good groups the first is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     /// How many groups; divides the number of experts into at least two each.
     pub n: usize,
     /// How many of them are chosen from.
     pub kept: usize,
+    /// How good a group is.
+    pub merit: GroupMerit,
+}
+
+/// How good a group of experts is, by their corrected scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupMerit {
+    /// As its best expert (DeepSeek-V2).
+    Largest,
+    /// As its two best ones together (DeepSeek-V3).
+    TwoLargest,
 }
 
 /// What the scores of the chosen experts are divided by.

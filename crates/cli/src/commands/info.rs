@@ -260,6 +260,12 @@ fn packings(spec: &ModelSpec, checkpoint: &Checkpoint) -> BTreeMap<String, usize
         let matrix = match &module {
             Module::Linear(l) | Module::Embedding(l) => checkpoint.matrix(&l.name, l.rows, l.cols),
             Module::Experts(e) => expert_stack(checkpoint, e),
+            Module::LatentUp(up) => {
+                let (heads, rank) = (up.shape.heads, up.shape.rank);
+                checkpoint
+                    .matrix(&up.joined(), heads * up.rows_per_head(), rank)
+                    .or_else(|_| checkpoint.experts(&up.keys(), heads, rank, up.shape.plain))
+            }
             Module::Gain { .. } | Module::Vector { .. } => continue,
         };
         // A head that the config leaves open need not be there; nothing else is missing here.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use backend::{Attention, BLOCK};
+use backend::{Attention, BLOCK, Values};
 
 use super::Pages;
 use super::entry::Entry;
@@ -71,18 +71,24 @@ impl Writes {
         let (kernels, format, value_cols) = (cpu.kernels, pages.format, pages.value_cols);
         let store = |i: usize, keys: &mut [u8], values: &mut [u8]| {
             let write = &self.blocks[i % self.blocks.len()];
-            let first = spec.q_cols() + i / self.blocks.len() * spec.head_dim;
+            let kv_head = i / self.blocks.len();
             ENTRY.with_borrow_mut(|entry| {
                 for (row, slot) in write.rows.clone().zip(write.slot..) {
-                    let (k, v) = qkv.row(row)[first..].split_at(spec.kv_cols());
-                    let (k, v) = (&k[..spec.head_dim], &v[..spec.head_dim]);
-                    entry.put_key(kernels, format, (keys, slot), k);
-                    entry.put_value(kernels, format, (values, slot, value_cols), v);
+                    let (k, v) = qkv.row(row)[spec.q_cols()..].split_at(spec.k_cols());
+                    let k = &k[kv_head * spec.head_dim..][..spec.head_dim];
+                    let by_row = match spec.values {
+                        Values::Own(cols) => {
+                            entry.put_key(kernels, format, (keys, slot), k);
+                            &v[kv_head * cols..][..cols]
+                        }
+                        Values::OfKeys(_) => k,
+                    };
+                    entry.put_value(kernels, format, (values, slot, value_cols), by_row);
                 }
             });
         };
         let (keys, values) = (&mut pages.keys, &mut pages.values);
-        if batch.n_rows() * spec.kv_cols() >= ALONE {
+        if batch.n_rows() * spec.k_cols() >= ALONE {
             let (keys, values) = ((&mut keys[..], key_len), (&mut values[..], value_len));
             return cpu.pool.zip_some_chunks(&self.parts, keys, values, store);
         }

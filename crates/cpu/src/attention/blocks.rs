@@ -52,12 +52,12 @@ impl Pages {
     }
 
     fn n_kv_heads(&self) -> usize {
-        self.keys.len() / (self.n_blocks * self.key_len()).max(1)
+        self.values.len() / (self.n_blocks * self.value_len()).max(1)
     }
 
     /// Bytes of the keys and values of one block and head. Padding needs no scales of its own.
     fn head_bytes(&self) -> usize {
-        self.key_len() + values_len(self.format, self.head_dim)
+        self.key_len() + values_len(self.format, self.row_cols)
     }
 
     /// Bytes of the scales of a block's values.
@@ -67,6 +67,6 @@ impl Pages {
 
     /// Bytes of a row of values without padding.
     fn row_len(&self) -> usize {
-        unit(self.format) * self.head_dim
+        unit(self.format) * self.row_cols
     }
 }

@@ -92,8 +92,7 @@ impl Plan {
                 let last = position + rows.len() - 1;
                 let segments = seen(spec, position).start / SEGMENT..last / SEGMENT + 1;
                 for kv_head in 0..spec.kv_heads {
-                    let first_col = kv_head * group * spec.head_dim;
-                    let cols = first_col..first_col + group * spec.head_dim;
+                    let cols = kv_head * group * spec.v_dim()..(kv_head + 1) * group * spec.v_dim();
                     let segments = segments.clone();
                     self.outputs.push(Block { rows: rows.clone(), cols });
                     self.tiles.push(Tile { span, position, kv_head, segments, first_part: None });

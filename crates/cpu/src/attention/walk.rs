@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
-use backend::{Attention, BLOCK};
+use backend::{Attention, BLOCK, Values as ValuesOf};
 
 use super::plan::{Softmaxes, Tile, blocks_of, seen};
 use super::{Pages, SEGMENT};
@@ -105,7 +105,7 @@ impl Walk<'_> {
     fn divide(&self, merged: &Softmaxes, out: &mut BlockMut<'_>) {
         let (group, cols) = (self.group(), self.pages.value_cols);
         for row in 0..self.n_rows() {
-            let heads = out.row(row).chunks_exact_mut(self.spec.head_dim);
+            let heads = out.row(row).chunks_exact_mut(self.spec.v_dim());
             for (query, out) in (row * group..).zip(heads) {
                 let (sums, share) = (&merged.sums[query * cols..], 1.0 / merged.running[query].sum);
                 out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * share);
@@ -143,10 +143,17 @@ impl Walk<'_> {
     /// two, or natural ones if they are to be capped.
     fn lay_out(&self, q: &mut Vec<f32>) {
         let to_base = if self.spec.soft_cap.is_some() { 1.0 } else { LOG2_E };
+        let (head_dim, padding) =
+            (self.spec.head_dim, self.pages.query_cols() - self.spec.head_dim);
+        let cols = self.group() * head_dim;
         q.clear();
         for (row, position) in self.output.rows.clone().zip(self.tile.position..) {
             let scale = self.spec.scale_at(position) * to_base;
-            q.extend(self.q.row(row)[self.output.cols.clone()].iter().map(|x| x * scale));
+            let heads = &self.q.row(row)[self.tile.kv_head * cols..][..cols];
+            for head in heads.chunks_exact(head_dim) {
+                q.extend(head.iter().map(|x| x * scale));
+                q.resize(q.len() + padding, 0.0);
+            }
         }
     }
 
@@ -159,15 +166,18 @@ impl Walk<'_> {
         };
         let keys = inside(self.seen(rows.start)).start..inside(self.seen(rows.end - 1)).end;
         let (blocks, queries) = (blocks_of(&keys), self.queries(rows.clone()));
-        let (n, cols, head_dim) = (queries.len(), self.pages.value_cols, self.spec.head_dim);
+        let (n, cols, q_cols) = (queries.len(), self.pages.value_cols, self.pages.query_cols());
         if weights.len() < blocks.len() * n {
             weights.resize(blocks.len() * n, [0.0; BLOCK]);
         }
         let weights = &mut weights[..blocks.len() * n];
 
-        let q = &q[queries.start * head_dim..queries.end * head_dim];
+        let q = &q[queries.start * q_cols..queries.end * q_cols];
         for (block, scores) in blocks.clone().zip(weights.chunks_exact_mut(n)) {
-            (self.ops.scores)(q, self.keys(block), scores);
+            match self.spec.values {
+                ValuesOf::Own(_) => (self.ops.scores)(q, self.keys(block), scores),
+                ValuesOf::OfKeys(_) => (self.ops.scores_by_row)(q, self.values(block), scores),
+            }
         }
 
         let first = blocks.start * BLOCK;
@@ -222,7 +232,7 @@ impl Walk<'_> {
         self.pages.keys(self.blocks[block], self.tile.kv_head)
     }
 
-    /// Values by row.
+    /// Values by row, or the keys whose columns they are.
     fn values(&self, block: usize) -> Values<'_> {
         self.pages.values(self.blocks[block], self.tile.kv_head)
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use backend::{Divisor, Experts, Groups, Scores};
+use backend::{Divisor, Experts, GroupMerit, Groups, Scores};
 
 use crate::simd::OpKernels;
 
@@ -81,7 +81,14 @@ impl Router {
     fn keep(&mut self, groups: Groups) {
         let size = self.merits.len() / groups.n;
         self.of_groups.clear();
-        self.of_groups.extend(self.merits.chunks_exact(size).map(two_largest));
+        let merit = |group: &[f32]| {
+            let [first, second] = two_largest(group);
+            match groups.merit {
+                GroupMerit::Largest => first,
+                GroupMerit::TwoLargest => first + second,
+            }
+        };
+        self.of_groups.extend(self.merits.chunks_exact(size).map(merit));
         self.groups.clear();
         self.groups.extend(0..groups.n);
         best(&mut self.groups, &self.of_groups, groups.kept);
@@ -89,8 +96,8 @@ impl Router {
     }
 }
 
-/// The sum of the two largest, the larger one first.
-fn two_largest(merits: &[f32]) -> f32 {
+/// The two largest, the larger one first.
+fn two_largest(merits: &[f32]) -> [f32; 2] {
     let mut two = [f32::NEG_INFINITY; 2];
     for merit in merits {
         if merit.total_cmp(&two[0]) == Ordering::Greater {
@@ -99,7 +106,7 @@ fn two_largest(merits: &[f32]) -> f32 {
             two[1] = *merit;
         }
     }
-    two[0] + two[1]
+    two
 }
 
 /// Leaves the `n` of `places` with the greatest merits, equal ones by the lower place, ascending.

@@ -26,6 +26,8 @@ mod ops;
 mod ops_avx2;
 #[cfg(target_arch = "x86_64")]
 mod ops_avx512;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod ops_by_row;
 mod ops_delta;
 mod ops_latent;
 #[cfg(target_arch = "aarch64")]

@@ -51,6 +51,9 @@ pub(crate) struct OpKernels {
     /// Dot products of some queries, one after the other in `q`, with the keys of a block, whose
     /// columns lie one after the other in `keys`, [`BLOCK`] numbers each.
     pub(crate) scores: fn(q: &[f32], keys: Keys<'_>, out: &mut [BlockScores]),
+    /// As `scores`, of keys that lie row by row. Both have the columns of a row, a multiple of
+    /// [`VALUE_PAD`]: column `c` goes to lane `c % LANES`, fused, and the lanes are added in a fixed tree.
+    pub(crate) scores_by_row: fn(q: &[f32], keys: Values<'_>, out: &mut [BlockScores]),
     /// Turns scores into weights and says what they are relative to. The scores are those of one
     /// query with some consecutive blocks, every `stride`-th of the slice. The range says which keys
     /// the query sees, counted from the first of these blocks; all others weigh nothing.
@@ -326,6 +329,8 @@ macro_rules! ops_table {
             // SAFETY: as above.
             scores: |q, keys, out| unsafe { scores(q, keys, out) },
             // SAFETY: as above.
+            scores_by_row: |q, keys, out| unsafe { scores_by_row(q, keys, out) },
+            // SAFETY: as above.
             weigh: |scores, stride, seen, cap| unsafe { weigh(scores, stride, seen, cap) },
             // SAFETY: as above.
             add_values: |weights, seen, values, sums| unsafe {
@@ -424,6 +429,14 @@ macro_rules! ops_table {
             match keys {
                 Keys::F16(keys) => scores_of(q, keys, out),
                 Keys::Int8(keys) => scores_of(q, keys, out),
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        fn scores_by_row(q: &[f32], keys: Values<'_>, out: &mut [BlockScores]) {
+            match keys {
+                Values::F16(keys) => by_row_of(q, keys, out),
+                Values::Int8(keys) => by_row_of(q, keys, out),
             }
         }
 

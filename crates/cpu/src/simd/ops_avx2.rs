@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
+use super::ops_by_row::dot_some;
 use super::ops_wide::{KeySource, ValueSource, Wide, add_some, score_some};
 use super::{Keys, Values};
 
@@ -11,6 +12,8 @@ ops_table!("avx2,fma,f16c");
 
 /// Queries whose sums stay in registers, with two vectors of each.
 const QUERIES: usize = 6;
+/// Queries whose sums with four keys stay in registers.
+const ROWWISE: usize = 2;
 
 impl Wide for __m256 {
     const LANES: usize = 8;
@@ -93,6 +96,22 @@ fn scores_of(q: &[f32], keys: impl KeySource, out: &mut [BlockScores]) {
             5 => unsafe { score_some::<__m256, 5, 2>(q, keys, out) },
             // SAFETY: as above.
             _ => unsafe { score_some::<__m256, QUERIES, 2>(q, keys, out) },
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn by_row_of(q: &[f32], keys: impl ValueSource, out: &mut [BlockScores]) {
+    let cols = q.len() / out.len();
+    assert_eq!(q.len(), out.len() * cols, "one row of scores per query");
+    for run in runs(out.len(), ROWWISE) {
+        let (q, out) = (&q[run.start * cols..run.end * cols], &mut out[run]);
+        // SAFETY: the instructions are there.
+        unsafe {
+            match out.len() {
+                1 => dot_some::<__m256, 1, 4>(q, keys, out),
+                _ => dot_some::<__m256, ROWWISE, 4>(q, keys, out),
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
+use super::ops_by_row::dot_some;
 use super::ops_wide::{KeySource, ValueSource, Wide, add_some, score_some};
 use super::{Keys, Values};
 
@@ -11,6 +12,8 @@ ops_table!("avx512f,avx512bw,avx512vl,fma");
 
 /// Queries whose sums stay in registers, with two vectors of each.
 const QUERIES: usize = 8;
+/// Queries whose sums with four keys stay in registers.
+const ROWWISE: usize = 4;
 
 impl Wide for __m512 {
     const LANES: usize = 16;
@@ -97,6 +100,24 @@ fn scores_of(q: &[f32], keys: impl KeySource, out: &mut [BlockScores]) {
             7 => unsafe { score_some::<__m512, 7, 2>(q, keys, out) },
             // SAFETY: as above.
             _ => unsafe { score_some::<__m512, QUERIES, 2>(q, keys, out) },
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+fn by_row_of(q: &[f32], keys: impl ValueSource, out: &mut [BlockScores]) {
+    let cols = q.len() / out.len();
+    assert_eq!(q.len(), out.len() * cols, "one row of scores per query");
+    for run in runs(out.len(), ROWWISE) {
+        let (q, out) = (&q[run.start * cols..run.end * cols], &mut out[run]);
+        // SAFETY: the instructions are there.
+        unsafe {
+            match out.len() {
+                1 => dot_some::<__m512, 1, 4>(q, keys, out),
+                2 => dot_some::<__m512, 2, 4>(q, keys, out),
+                3 => dot_some::<__m512, 3, 4>(q, keys, out),
+                _ => dot_some::<__m512, ROWWISE, 4>(q, keys, out),
+            }
         }
     }
 }

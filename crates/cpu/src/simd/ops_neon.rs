@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::neon::{all_f32, float, multiply, multiply_add, widen, widen_s8};
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
+use super::ops_by_row::dot_some;
 use super::ops_wide::{KeySource, ValueSource, Wide, add_some, score_some};
 use super::{Keys, Values};
 
@@ -12,6 +13,8 @@ ops_table!("neon");
 
 /// Queries whose sums stay in registers, with four vectors of each.
 const QUERIES: usize = 6;
+/// Queries whose sums with four keys stay in registers.
+const ROWWISE: usize = 4;
 
 impl Wide for float32x4_t {
     const LANES: usize = 4;
@@ -83,6 +86,24 @@ fn scores_of(q: &[f32], keys: impl KeySource, out: &mut [BlockScores]) {
                 4 => score_some::<float32x4_t, 4, 4>(q, keys, out),
                 5 => score_some::<float32x4_t, 5, 4>(q, keys, out),
                 _ => score_some::<float32x4_t, QUERIES, 4>(q, keys, out),
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn by_row_of(q: &[f32], keys: impl ValueSource, out: &mut [BlockScores]) {
+    let cols = q.len() / out.len();
+    assert_eq!(q.len(), out.len() * cols, "one row of scores per query");
+    for run in runs(out.len(), ROWWISE) {
+        let (q, out) = (&q[run.start * cols..run.end * cols], &mut out[run]);
+        // SAFETY: every AArch64 machine that runs a system has NEON.
+        unsafe {
+            match out.len() {
+                1 => dot_some::<float32x4_t, 1, 4>(q, keys, out),
+                2 => dot_some::<float32x4_t, 2, 4>(q, keys, out),
+                3 => dot_some::<float32x4_t, 3, 4>(q, keys, out),
+                _ => dot_some::<float32x4_t, ROWWISE, 4>(q, keys, out),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::ops::{self, BlockScores, OpKernels};
+use super::ops::{self, BlockScores, LANES, OpKernels, fold};
 use super::ops_delta;
 use super::ops_latent;
 use super::{Keys, Values};
@@ -18,6 +18,7 @@ pub(super) static OPS: OpKernels = OpKernels {
     softmax: |x| ops::softmax(x),
     rotate: |head, layout, angles| ops::rotate(head, layout, angles),
     scores,
+    scores_by_row,
     weigh: |scores, stride, seen, cap| ops::weigh(scores, stride, seen, cap),
     add_values,
     merge: |running, sums, later, more| ops::merge(running, sums, later, more),
@@ -36,6 +37,20 @@ fn scores(q: &[f32], keys: Keys<'_>, out: &mut [BlockScores]) {
             for (key, score) in out.iter_mut().enumerate() {
                 *score = q.mul_add(keys.number(column, key), *score);
             }
+        }
+    }
+}
+
+fn scores_by_row(q: &[f32], keys: Values<'_>, out: &mut [BlockScores]) {
+    let cols = q.len() / out.len();
+    for (q, out) in q.chunks_exact(cols).zip(out) {
+        for (key, score) in out.iter_mut().enumerate() {
+            let mut lanes = [0.0f32; LANES];
+            for (column, q) in q.iter().enumerate() {
+                let lane = &mut lanes[column % LANES];
+                *lane = q.mul_add(keys.number(column, key, cols), *lane);
+            }
+            *score = fold(lanes, |a, b| a + b);
         }
     }
 }

@@ -165,6 +165,11 @@ proptest! {
                 out.concat()
             });
             check(|ops| {
+                let mut out = vec![[f32::NAN; BLOCK]; weights.len()];
+                (ops.scores_by_row)(&q, values, &mut out);
+                out.concat()
+            });
+            check(|ops| {
                 let mut sums = q.clone();
                 (ops.add_values)(&weights, seen.clone(), values, &mut sums);
                 sums

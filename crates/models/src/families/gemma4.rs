@@ -4,6 +4,8 @@
 //!
 //! Not here: what is added for pictures and sound.
 
+use backend::Values;
+
 use super::*;
 use crate::config::whole;
 use crate::recipe::{
@@ -128,6 +130,7 @@ fn attention(
         let is_one = c.is_on("attention_k_eq_v")?;
         let (head_dim, kv_heads) = full_heads(c, trunk, (i, is_one))?;
         (attention.shape.head_dim, attention.shape.kv_heads) = (head_dim, kv_heads);
+        attention.shape.values = Values::Own(head_dim);
         if is_one {
             attention.keys_values = KeysValues::OneProjection;
         }

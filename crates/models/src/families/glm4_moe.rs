@@ -1,6 +1,6 @@
 //! GLM-4.5 and GLM-4.6: the mixture of DeepSeek-V3 behind llama's attention with a partial rotation.
 
-use backend::{Divisor, Groups, Scores};
+use backend::{Divisor, GroupMerit, Groups, Scores};
 
 use super::*;
 use crate::recipe::{Correction, Ffn, GatedFfn, MoeFfn, Router, Shared};
@@ -76,7 +76,7 @@ pub(super) fn groups(c: &Config, n_experts: usize, top_k: usize) -> Result<Optio
         );
         return Err(Error::config("topk_group", problem));
     }
-    Ok(Some(Groups { n, kept }))
+    Ok(Some(Groups { n, kept, merit: GroupMerit::TwoLargest }))
 }
 
 /// A small one, beside the usual keys.

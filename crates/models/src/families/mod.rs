@@ -52,6 +52,8 @@ families! {
     arcee: "arcee";
     cohere: "cohere";
     cohere2: "cohere2";
+    deepseek_v2: "deepseek_v2";
+    deepseek_v3: "deepseek_v3", "kimi_k2", "joyai_llm_flash";
     ernie4_5: "ernie4_5";
     ernie4_5_moe: "ernie4_5_moe";
     exaone4: "exaone4";
@@ -63,6 +65,7 @@ families! {
     glm: "glm";
     glm4: "glm4";
     glm4_moe: "glm4_moe";
+    glm4_moe_lite: "glm4_moe_lite";
     gpt_oss: "gpt_oss";
     granite: "granite";
     granitemoe: "granitemoe";
@@ -76,6 +79,7 @@ families! {
     mamba2: "mamba2";
     mimo: "mimo";
     minicpm: "minicpm";
+    minicpm3: "minicpm3";
     minimax_m2: "minimax_m2";
     ministral3: "ministral3";
     mistral: "mistral", "mistral3", "ministral";
@@ -97,6 +101,7 @@ families! {
     smollm3: "smollm3";
     stablelm: "stablelm";
     starcoder2: "starcoder2";
+    youtu: "youtu", "youtu_llm";
 }
 
 /// The recipe of a Hugging Face `config.json`, for contexts of up to `max_positions`.

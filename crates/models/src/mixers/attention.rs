@@ -32,11 +32,13 @@ impl AttentionMixer {
             OutGate::Absent => shape.q_cols(),
             OutGate::WithQuery => 2 * shape.q_cols(),
         };
-        let (q, kv) = (linear("q_proj", q_rows), |name| linear(name, shape.kv_cols()));
+        let (q, k) = (linear("q_proj", q_rows), linear("k_proj", shape.k_cols()));
         match (self.qkv, self.keys_values) {
             (Qkv::Fused(name), _) => vec![linear(name, shape.qkv_cols())],
-            (Qkv::Split, KeysValues::Own) => vec![q, kv("k_proj"), kv("v_proj")],
-            (Qkv::Split, KeysValues::OneProjection) => vec![q, kv("k_proj")],
+            (Qkv::Split, KeysValues::Own) => {
+                vec![q, k, linear("v_proj", shape.v_cols())]
+            }
+            (Qkv::Split, KeysValues::OneProjection) => vec![q, k],
             (Qkv::Split, KeysValues::OfMixer(_)) => vec![q],
         }
     }
@@ -60,7 +62,7 @@ impl AttentionMixer {
 
     fn output(&self, parent: &str, hidden: usize) -> Linear {
         let name = self.name_of(parent, self.out);
-        Linear { name, rows: hidden, cols: self.shape.q_cols(), bias: self.out_bias }
+        Linear { name, rows: hidden, cols: self.shape.out_cols(), bias: self.out_bias }
     }
 
     /// The norms of q and, where there are keys, of k, with their full names and lengths.
@@ -76,7 +78,7 @@ impl AttentionMixer {
         let q = full(q, self.shape.q_cols());
         match self.keys_values {
             KeysValues::OfMixer(_) => vec![q],
-            KeysValues::Own | KeysValues::OneProjection => vec![q, full(k, self.shape.kv_cols())],
+            KeysValues::Own | KeysValues::OneProjection => vec![q, full(k, self.shape.k_cols())],
         }
     }
 
@@ -98,7 +100,7 @@ impl AttentionMixer {
 
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
         sizes.qkv = sizes.qkv.max(self.row_cols());
-        sizes.attended = sizes.attended.max(self.shape.q_cols());
+        sizes.attended = sizes.attended.max(self.shape.out_cols());
         if self.gate == OutGate::WithQuery {
             sizes.gate = sizes.gate.max(self.shape.q_cols());
         }

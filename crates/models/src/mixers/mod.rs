@@ -3,6 +3,7 @@
 mod attention;
 pub(crate) mod conv;
 pub(crate) mod gated_delta;
+mod latent;
 mod mamba2;
 mod short_conv;
 
@@ -19,6 +20,7 @@ use crate::step::Wiring;
 /// A mixer on a device.
 pub(crate) enum MixerWeights<B: Backend> {
     Attention(attention::AttentionWeights<B>),
+    Latent(latent::LatentWeights<B>),
     GatedDelta(gated_delta::GatedDeltaWeights<B>),
     Mamba2(mamba2::Mamba2Weights<B>),
     ShortConv(short_conv::ShortConvWeights<B>),
@@ -67,6 +69,7 @@ impl<'a, B: Backend> Stores<'a, B> {
 pub(crate) fn modules(mixer: &Mixer, parent: &str, hidden: usize) -> Vec<Module> {
     match mixer {
         Mixer::Attention(attention) => attention.modules(parent, hidden),
+        Mixer::Latent(latent) => latent.modules(parent, hidden),
         Mixer::GatedDelta(shape) => gated_delta::modules(shape, parent, hidden),
         Mixer::Mamba2(mixer) => mixer.modules(parent, hidden),
         Mixer::ShortConv(mixer) => mixer.modules(parent, hidden),
@@ -77,6 +80,7 @@ pub(crate) fn modules(mixer: &Mixer, parent: &str, hidden: usize) -> Vec<Module>
 pub(crate) fn measure(mixer: &Mixer, hidden: usize, sizes: &mut ScratchSizes) {
     match mixer {
         Mixer::Attention(attention) => attention.measure(sizes),
+        Mixer::Latent(latent) => latent.measure(sizes),
         Mixer::GatedDelta(shape) => gated_delta::measure(shape, sizes),
         Mixer::Mamba2(mixer) => mixer.measure(hidden, sizes),
         Mixer::ShortConv(mixer) => mixer.measure(sizes),
@@ -94,6 +98,9 @@ impl<B: Backend> LayerStore<B> {
                         LayerStore::Pages(b.pages(&attention.shape, format, n_blocks))
                     }
                 };
+            }
+            Mixer::Latent(latent) => {
+                return LayerStore::Pages(b.pages(&latent.shape.attention(), format, n_blocks));
             }
             Mixer::GatedDelta(shape) => Recurrence::GatedDelta(shape.clone()),
             Mixer::Mamba2(mixer) => Recurrence::Mamba2(mixer.shape.clone()),
@@ -163,6 +170,9 @@ impl<B: Backend> MixerWeights<B> {
             Mixer::Attention(attention) => MixerWeights::Attention(
                 attention::AttentionWeights::load(loader, b, attention, parent)?,
             ),
+            Mixer::Latent(latent) => {
+                MixerWeights::Latent(latent::LatentWeights::load(loader, b, latent, parent)?)
+            }
             Mixer::GatedDelta(shape) => MixerWeights::GatedDelta(
                 gated_delta::GatedDeltaWeights::load(loader, b, shape, parent)?,
             ),
@@ -194,6 +204,9 @@ impl<B: Backend> MixerWeights<B> {
                     unreachable!("only pages are borrowed");
                 };
                 attention.forward(b, pass, wiring, Kept::Others(pages), s);
+            }
+            (MixerWeights::Latent(latent), LayerStore::Pages(pages)) => {
+                latent.forward(b, pass, wiring, pages, s);
             }
             (MixerWeights::GatedDelta(delta), LayerStore::States(states)) => {
                 delta.forward(b, pass, wiring, states, s);

@@ -306,7 +306,10 @@ fn n_tensors(module: &Module) -> usize {
     match module {
         Module::Linear(linear) => 1 + linear.bias.len(1),
         Module::Experts(experts) => experts.n,
-        Module::Embedding(_) | Module::Gain { .. } | Module::Vector { .. } => 1,
+        Module::LatentUp(_)
+        | Module::Embedding(_)
+        | Module::Gain { .. }
+        | Module::Vector { .. } => 1,
     }
 }
 

@@ -4,6 +4,7 @@ mod common;
 mod compressed;
 mod families;
 mod gguf;
+mod latents;
 mod loading;
 mod packings;
 mod recipes;

@@ -5,7 +5,8 @@ use weights::{Float, Matrix, Packing};
 use super::super::data::{Rng, Rows};
 use crate::ops::ExpertWeights;
 use crate::{
-    Activation, Backend, Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, Groups, Scores,
+    Activation, Backend, Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, GroupMerit, Groups,
+    Scores,
 };
 
 /// A mixture with everything but its rows.
@@ -81,8 +82,11 @@ pub(super) fn mixtures(rng: &mut Rng) -> Vec<Mixture> {
     use Activation::{GeluTanh, Silu};
     let plain = Packing::Plain(Float::F32);
     let q4 = Packing::Affine { bits: 4, group: 32, scale: Float::F16 };
-    let grouped =
-        |n, kept, divisor| Gating { groups: Some(Groups { n, kept }), divisor, ..Gating::SIGMOID };
+    let grouped = |n, merit, divisor| {
+        let groups = Some(Groups { n, kept: 2, merit });
+        Gating { groups, divisor, ..Gating::SIGMOID }
+    };
+    let (one, two) = (GroupMerit::Largest, GroupMerit::TwoLargest);
     let at_least =
         |scores, least| Gating { scores, divisor: Divisor::SumAtLeast(least), ..Gating::SOFTMAX };
     let swish = Glu::ClampedSwish { slope: 1.702, limit: 1.5 };
@@ -101,12 +105,13 @@ pub(super) fn mixtures(rng: &mut Rng) -> Vec<Mixture> {
         (spec([7, 2, 32], at_least(Scores::Softmax, 0.4), Silu), q4, 32, Correction::Any),
         (spec([5, 1, 32], at_least(Scores::Sigmoid, 0.6), Silu), plain, 16, Correction::Steps),
         (
-            spec([12, 3, 32], grouped(4, 2, Divisor::SumPlus(0.01)), Silu),
+            spec([12, 3, 32], grouped(4, two, Divisor::SumPlus(0.01)), Silu),
             plain,
             16,
             Correction::None,
         ),
-        (scaled(spec([10, 3, 32], grouped(5, 2, Divisor::One), Silu)), q4, 32, Correction::Any),
+        (scaled(spec([10, 3, 32], grouped(5, two, Divisor::One), Silu)), q4, 32, Correction::Any),
+        (spec([12, 2, 32], grouped(4, one, Divisor::One), Silu), plain, 24, Correction::Steps),
         (turns(spec([4, 2, 32], Gating::SOFTMAX_OF_CHOSEN, Silu), swish), q4, 32, Correction::None),
         (
             turns(spec([5, 3, 37], Gating::SOFTMAX_OF_CHOSEN, Silu), swish),

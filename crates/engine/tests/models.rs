@@ -145,12 +145,13 @@ fn check_restart<B: Backend>(device: impl Fn() -> B, subject: Subject<'_>, expec
 
 #[test]
 fn the_reference_device_keeps_the_promise() {
-    // Between them: windows, norms of heads, keys of other layers, a mixture of experts, recurrent states
-    // with pages beside them and without.
+    // Between them: windows, norms of heads, keys of other layers, a mixture of experts, latents,
+    // recurrent states with pages beside them and without.
     let names =
-        ["llama", "gemma3_text", "gemma4_text", "qwen3_moe", "qwen3_next", "mamba2", "falcon_h1"];
-    let eight_bit = ["gemma4_text", "qwen3_next"].map(|name| (name, KvFormat::Int8));
-    for subject in names.map(|name| (name, KvFormat::F16)).into_iter().chain(eight_bit) {
+        ["llama", "gemma3_text", "gemma4_text", "qwen3_moe", "qwen3_next", "mamba2", "deepseek_v3"];
+    let names = names.into_iter().chain(["falcon_h1"]);
+    let eight_bit = ["gemma4_text", "qwen3_next", "youtu"].map(|name| (name, KvFormat::Int8));
+    for subject in names.map(|name| (name, KvFormat::F16)).chain(eight_bit) {
         check(|| Reference, subject, &alone(|| Reference, subject));
     }
 }
@@ -162,9 +163,11 @@ fn the_cpu_device_keeps_the_promise_with_any_number_of_threads() {
     let names =
         ["llama", "qwen2", "qwen3_moe", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text"];
     let states = ["lfm2", "mamba2", "granitemoehybrid", "falcon_h1"];
+    let latents = ["youtu", "minicpm3", "deepseek_v2"];
     let packed = ["affine4", "affine8", "moe_affine4"];
-    let names = names.into_iter().chain(states).chain(packed);
-    let eight_bit = ["llama", "gemma3_text", "moe_affine4"].map(|name| (name, KvFormat::Int8));
+    let names = names.into_iter().chain(states).chain(latents).chain(packed);
+    let eight_bit =
+        ["llama", "gemma3_text", "moe_affine4", "deepseek_v3"].map(|name| (name, KvFormat::Int8));
     for subject in names.map(|name| (name, KvFormat::F16)).chain(eight_bit) {
         let expected = alone(device(1), subject);
         check(device(1), subject, &expected);

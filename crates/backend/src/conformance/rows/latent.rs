@@ -86,33 +86,34 @@ pub(super) fn ops(rng: &mut Rng, packings: Vec<Packing>) -> Vec<super::RowOp> {
         let granule = packing.granule().max(32);
         let (rank, plain) = (granule * (1 + rng.below(2)), granule);
         let spec = latent(2, rank, plain, 8, 1 + rng.below(40));
-        ops.extend(both(rng, packing, &spec));
+        ops.extend(ends(rng, packing, &spec, Some(RopeLayout::Interleaved)));
     }
     // Nothing a vector register would like, and more columns than a panel has.
     let float = Packing::Plain(Float::F32);
     for spec in [latent(1, 5, 3, 2, 1), latent(3, 20, 12, 6, 7), latent(5, 300, 270, 10, 33)] {
-        ops.extend(both(rng, float, &spec));
+        ops.extend(ends(rng, float, &spec, Some(RopeLayout::Halves)));
+        ops.extend(ends(rng, float, &spec, None));
     }
     ops.into_iter().map(super::RowOp::Latent).collect()
 }
 
-fn both(rng: &mut Rng, packing: Packing, spec: &Latent) -> Vec<LatentOp> {
+/// Both ends, the first one with a weight of either order.
+fn ends(
+    rng: &mut Rng,
+    packing: Packing,
+    spec: &Latent,
+    layout: Option<RopeLayout>,
+) -> [LatentOp; 3] {
     let Latent { heads, rank, plain, rotated, v_dim, .. } = *spec;
-    let rope = |layout, pairs: usize| {
-        Some(Rope { inv_freq: vec![1.0; pairs], attention_factor: 1.0, layout })
-    };
-    let mut queries = |order, rope| {
-        let (rows, cols) = match order {
-            LatentOrder::ByOutput => (rank, plain),
-            LatentOrder::ByInput => (plain, rank),
-        };
-        let weight = parts(rng, packing, heads, rows, cols);
+    let inv_freq = vec![1.0; rotated / 2];
+    let rope = layout.map(|layout| Rope { inv_freq, attention_factor: 1.0, layout });
+    let mut queries = |order, [rows, cols]: [usize; 2]| {
+        let (weight, rope) = (parts(rng, packing, heads, rows, cols), rope.clone());
         LatentOp::Queries { spec: spec.clone(), order, weight, gain: rng.vector(rank), rope }
     };
-    vec![
-        queries(LatentOrder::ByOutput, rope(RopeLayout::Interleaved, rotated / 2)),
-        queries(LatentOrder::ByInput, rope(RopeLayout::Halves, 1)),
-        queries(LatentOrder::ByInput, None),
+    [
+        queries(LatentOrder::ByOutput, [rank, plain]),
+        queries(LatentOrder::ByInput, [plain, rank]),
         LatentOp::Values { spec: spec.clone(), weight: parts(rng, packing, heads, v_dim, rank) },
     ]
 }

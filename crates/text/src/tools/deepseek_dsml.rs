@@ -1,0 +1,53 @@
+//! `<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="a" string="true">x…`:
+//! DeepSeek V3.2 and V4, whose values say themselves whether they are text.
+
+use super::shape::typed::Untyped;
+use super::shape::xml::{Newlines, XmlCalls, XmlParser, quoted_name};
+use super::{CallParser, Opener, ToolFormat};
+
+static CALLS: XmlCalls = XmlCalls {
+    opens: &["<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"],
+    closes: &["</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"],
+    call: &["<｜DSML｜invoke name=\""],
+    name_ends: &[">"],
+    call_ends: &["</｜DSML｜invoke>"],
+    argument: &["<｜DSML｜parameter name=\""],
+    key_ends: &[">"],
+    value: &[],
+    value_ends: &["</｜DSML｜parameter>"],
+    newlines: Newlines::Kept,
+    untyped: Untyped::Text,
+    read: quoted_name,
+};
+
+pub(super) static FORMAT: Dsml = Dsml;
+
+pub(super) struct Dsml;
+
+impl ToolFormat for Dsml {
+    fn name(&self) -> &'static str {
+        "deepseek_dsml"
+    }
+
+    fn fits(&self, template: &str) -> bool {
+        template.contains("｜DSML｜")
+    }
+
+    fn openers(&self) -> &'static [Opener] {
+        const OPENERS: [Opener; 3] = [
+            Opener::token("<｜DSML｜function_calls>"),
+            Opener::token("<｜DSML｜tool_calls>"),
+            Opener::line("<｜DSML｜invoke name=\""),
+        ];
+        &OPENERS
+    }
+
+    fn parser(&self, _opener: usize) -> Box<dyn CallParser> {
+        Box::new(XmlParser::new(&CALLS))
+    }
+
+    // The control token of this family, from which all of its tags are made.
+    fn markers(&self) -> &'static [&'static str] {
+        &["｜DSML｜"]
+    }
+}

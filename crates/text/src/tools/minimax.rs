@@ -1,0 +1,49 @@
+//! `<minimax:tool_call>\n<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n</minimax:tool_call>`:
+//! MiniMax M2.
+
+use super::shape::typed::Untyped;
+use super::shape::xml::{Newlines, XmlCalls, XmlParser, quoted_name};
+use super::{CallParser, Opener, ToolFormat};
+
+static CALLS: XmlCalls = XmlCalls {
+    opens: &["<minimax:tool_call>"],
+    closes: &["</minimax:tool_call>"],
+    call: &["<invoke name=\""],
+    name_ends: &[">"],
+    call_ends: &["</invoke>"],
+    argument: &["<parameter name=\""],
+    key_ends: &[">"],
+    value: &[],
+    value_ends: &["</parameter>"],
+    newlines: Newlines::Kept,
+    untyped: Untyped::Text,
+    read: quoted_name,
+};
+
+pub(super) static FORMAT: MiniMax = MiniMax;
+
+pub(super) struct MiniMax;
+
+impl ToolFormat for MiniMax {
+    fn name(&self) -> &'static str {
+        "minimax"
+    }
+
+    fn fits(&self, template: &str) -> bool {
+        template.contains("<minimax:tool_call>")
+    }
+
+    fn openers(&self) -> &'static [Opener] {
+        const OPENERS: [Opener; 2] =
+            [Opener::token("<minimax:tool_call>"), Opener::line("<invoke name=\"")];
+        &OPENERS
+    }
+
+    fn parser(&self, _opener: usize) -> Box<dyn CallParser> {
+        Box::new(XmlParser::new(&CALLS))
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        &["</minimax:tool_call>"]
+    }
+}

@@ -1,0 +1,34 @@
+//! `<|tool_call_start|>[f(a="x", n=2)]<|tool_call_end|>`: LFM 2 and 2.5.
+
+use super::shape::python::{PythonCalls, PythonParser};
+use super::{CallParser, Opener, ToolFormat};
+
+static CALLS: PythonCalls =
+    PythonCalls { opens: &["<|tool_call_start|>"], closes: &["<|tool_call_end|>"] };
+
+pub(super) static FORMAT: Pythonic = Pythonic;
+
+pub(super) struct Pythonic;
+
+impl ToolFormat for Pythonic {
+    fn name(&self) -> &'static str {
+        "pythonic"
+    }
+
+    fn fits(&self, template: &str) -> bool {
+        template.contains("<|tool_list_start|>") || template.contains("<|tool_call_start|>")
+    }
+
+    fn openers(&self) -> &'static [Opener] {
+        const OPENERS: [Opener; 1] = [Opener::token("<|tool_call_start|>")];
+        &OPENERS
+    }
+
+    fn parser(&self, _opener: usize) -> Box<dyn CallParser> {
+        Box::new(PythonParser::new(&CALLS))
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        &["<|tool_call_end|>"]
+    }
+}

@@ -1,0 +1,303 @@
+//! Every tool format: its published form, and the slips that models make with it.
+
+use hearth_text::{End, Opening, Syntax};
+use serde_json::{Value, json};
+
+use crate::cases::{CODER, HERMES, LLAMA};
+use crate::{Case, tool};
+
+fn weather() -> Vec<Value> {
+    let properties = json!({"city": {"type": "string"}, "days": {"type": "integer"}});
+    vec![tool("get_weather", properties), tool("get_time", json!({}))]
+}
+
+fn paris() -> (&'static str, Value) {
+    ("get_weather", json!({"city": "Paris", "days": 3}))
+}
+
+const ARGUMENTS: &str = r#"{"city": "Paris", "days": 3}"#;
+
+/// Name of the format, what its templates show, and a call in it.
+fn formats() -> Vec<(&'static str, &'static str, String)> {
+    let json = format!(r#"{{"name": "get_weather", "arguments": {ARGUMENTS}}}"#);
+    let parameter =
+        |open: &str, close: &str| format!("{open}city\">Paris{close}\n{open}days\">3{close}");
+    vec![
+        ("hermes", HERMES, format!("<tool_call>\n{json}\n</tool_call>")),
+        (
+            "qwen_coder",
+            CODER,
+            "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n\
+             <parameter=days>\n3\n</parameter>\n</function>\n</tool_call>"
+                .to_owned(),
+        ),
+        (
+            "seed",
+            "<seed:tool_call>",
+            "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n\
+             <parameter=days>3</parameter>\n</function>\n</seed:tool_call>"
+                .to_owned(),
+        ),
+        (
+            "minimax",
+            "<minimax:tool_call>",
+            format!(
+                "<minimax:tool_call>\n<invoke name=\"get_weather\">\n{}\n</invoke>\n</minimax:tool_call>",
+                parameter("<parameter name=\"", "</parameter>")
+            ),
+        ),
+        (
+            "deepseek_dsml",
+            "｜DSML｜",
+            "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n\
+             <｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n\
+             <｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n\
+             </｜DSML｜invoke>\n</｜DSML｜function_calls>"
+                .to_owned(),
+        ),
+        (
+            "glm",
+            "<arg_key>",
+            "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n\
+             <arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>"
+                .to_owned(),
+        ),
+        (
+            "kimi",
+            "<|tool_calls_section_begin|>",
+            format!(
+                "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0\
+                 <|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>"
+            ),
+        ),
+        (
+            "deepseek",
+            "<｜tool▁calls▁begin｜>```json",
+            format!(
+                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n\
+                 {ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+            ),
+        ),
+        (
+            "deepseek_v31",
+            "<｜tool▁calls▁begin｜>",
+            format!(
+                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{ARGUMENTS}\
+                 <｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+            ),
+        ),
+        ("mistral", "[TOOL_CALLS]", format!("[TOOL_CALLS] [{json}]")),
+        ("mistral", "[TOOL_CALLS]", format!("[TOOL_CALLS]get_weather{ARGUMENTS}")),
+        (
+            "mistral",
+            "[TOOL_CALLS]",
+            format!("[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]{ARGUMENTS}"),
+        ),
+        (
+            "gemma",
+            "<|tool_call>",
+            "<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>,days:3}<tool_call|>".to_owned(),
+        ),
+        (
+            "gemma",
+            "<start_function_call>",
+            "<start_function_call>call:get_weather{city:<escape>Paris<escape>,days:3}<end_function_call>"
+                .to_owned(),
+        ),
+        (
+            "pythonic",
+            "<|tool_call_start|>",
+            "<|tool_call_start|>[get_weather(city=\"Paris\", days=3)]<|tool_call_end|>".to_owned(),
+        ),
+        (
+            "cohere",
+            "<|START_ACTION|>",
+            format!(
+                "<|START_ACTION|>[\n    {{\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \
+                 \"parameters\": {ARGUMENTS}}}\n]<|END_ACTION|>"
+            ),
+        ),
+        ("nemotron", "<TOOLCALL>", format!("<TOOLCALL>[{json}]</TOOLCALL>")),
+        ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]")),
+        ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]<|/tool_call|>")),
+        (
+            "functionary",
+            "<function=example_function_name>",
+            format!("<function=get_weather>{ARGUMENTS}</function>"),
+        ),
+        ("llama", LLAMA, "[get_weather(city='Paris', days=3)]".to_owned()),
+        ("llama", LLAMA, format!("<function=get_weather>{ARGUMENTS}</function>")),
+    ]
+}
+
+#[test]
+fn every_format_is_read() {
+    for (name, template, text) in formats() {
+        assert_eq!(Syntax::of(template).tools_name(), name);
+        let case = Case::new(template, &weather());
+        case.check(&text, "", "", &[paris()]);
+        case.check(&format!("{text}\n"), "", "", &[paris()]);
+    }
+}
+
+/// Text before and after a call is content, the blanks around the call are nobody's.
+#[test]
+fn text_stays_around_calls() {
+    for (_, template, text) in formats().into_iter().filter(|(name, ..)| *name != "llama") {
+        let case = Case::new(template, &weather());
+        case.check(&format!("Let me look.\n\n{text}"), "", "Let me look.", &[paris()]);
+    }
+    let case = Case::new(HERMES, &weather());
+    let text = format!("A\n{}\nB", formats()[0].2);
+    case.check(&text, "", "AB", &[paris()]);
+}
+
+#[test]
+fn without_tools_nothing_is_a_call() {
+    for (name, template, text) in formats() {
+        if !matches!(name, "gemma" | "cohere") {
+            Case::new(template, &[]).check(&text, "", &text, &[]);
+        }
+    }
+}
+
+/// Two calls, whatever the format.
+#[test]
+fn calls_in_parallel() {
+    for (name, template, text) in formats() {
+        let twice = match name {
+            "kimi" | "deepseek" | "deepseek_v31" => continue,
+            "llama" if text.starts_with('[') => {
+                "[get_weather(city='Paris', days=3), get_weather(city='Paris', days=3)]".to_owned()
+            }
+            _ => format!("{text}\n{text}"),
+        };
+        let case = Case::new(template, &weather());
+        case.check(&twice, "", "", &[paris(), paris()]);
+        let whole = case.run(&[&twice]);
+        assert!(
+            whole.calls[0].0 != whole.calls[1].0 || text.contains("CALL_ID") || name == "cohere"
+        );
+    }
+    let list = format!(
+        "[{{\"name\": \"get_weather\", \"arguments\": {ARGUMENTS}}}, \
+                        {{\"name\": \"get_time\", \"arguments\": {{}}}}]"
+    );
+    for (template, text) in [
+        (HERMES, format!("<tool_call>{list}</tool_call>")),
+        ("[TOOL_CALLS]", format!("[TOOL_CALLS]{list}")),
+        ("<|tool_call|>", format!("<|tool_call|>{list}")),
+    ] {
+        Case::new(template, &weather()).check(&text, "", "", &[paris(), ("get_time", json!({}))]);
+    }
+    let bare = format!(
+        "{{\"name\": \"get_weather\", \"parameters\": {ARGUMENTS}}}; \
+                        {{\"name\": \"get_time\", \"parameters\": {{}}}}"
+    );
+    Case::new(LLAMA, &weather()).check(&bare, "", "", &[paris(), ("get_time", json!({}))]);
+}
+
+/// What models leave out or get wrong.
+#[test]
+fn slips_are_forgiven_where_the_tool_is_known() {
+    let call = format!(r#"{{"name": "get_weather", "arguments": {ARGUMENTS}}}"#);
+    let quoted = Value::from(ARGUMENTS);
+    for text in [
+        format!("<tool_call>\n{call}"),
+        format!("<tool_call>\n{}", call.trim_end_matches('}')),
+        format!("<tool_call>\n{call}}}\n</tool_call>"),
+        format!("<tool_call>{{\"arguments\": {ARGUMENTS}, \"name\": \"get_weather\"}}</tool_call>"),
+        format!("<tool_call>{{\"name\": \"get_weather\", \"arguments\": {quoted}}}</tool_call>"),
+        format!("<tool_call>{{\"type\": \"function\", \"function\": {call}}}</tool_call>"),
+        call.clone(),
+        format!("{call}\n</tool_call>"),
+        "<tool_call><function=get_weather><parameter=city>Paris</parameter><parameter=days>3\
+         </parameter></function></tool_call>"
+            .to_owned(),
+        "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3".to_owned(),
+        "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n\
+         3\n</parameter>\n</tool_call>"
+            .to_owned(),
+    ] {
+        Case::new(HERMES, &weather()).check(&text, "", "", &[paris()]);
+    }
+    let none = "<tool_call>\n{\"name\": \"get_time\"}\n</tool_call>";
+    Case::new(HERMES, &weather()).check(none, "", "", &[("get_time", json!({}))]);
+    let none = "<tool_call>\n<function=get_time>\n</function>\n</tool_call>";
+    Case::new(CODER, &weather()).check(none, "", "", &[("get_time", json!({}))]);
+    Case::new("<arg_key>", &weather()).check(
+        "<tool_call>get_time</tool_call>",
+        "",
+        "",
+        &[("get_time", json!({}))],
+    );
+}
+
+#[test]
+fn unknown_names_and_broken_calls_are_text() {
+    let case = Case::new(HERMES, &weather());
+    for text in [
+        "<tool_call>\n{\"name\": \"rm\", \"arguments\": {}}\n</tool_call>",
+        "<tool_call>\n{\"title\": \"get_weather\"}\n</tool_call>",
+        "<tool_call>",
+        "<tool_call>\n",
+        "<tool_call> is a tag",
+        "<function=rm>\n</function>",
+        "see <function=get_time> there",
+        "{\"name\": \"get_weather\"}",
+        "{\"name\": \"get_weather\", \"arguments\": ",
+        "`",
+        "{",
+    ] {
+        case.check(text, "", text, &[]);
+    }
+}
+
+/// Control characters that a model writes raw in a JSON string.
+#[test]
+fn arguments_are_valid_json() {
+    let text =
+        "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"a\n\tb\"}}</tool_call>";
+    let expected = json!({"city": "a\n\tb"});
+    Case::new(HERMES, &weather()).check(text, "", "", &[("get_weather", expected)]);
+}
+
+#[test]
+fn a_cut_call_is_not_complete() {
+    for (template, text) in [
+        (HERMES, "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Par"),
+        (HERMES, "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}"),
+        (CODER, "<tool_call>\n<function=get_weather>\n<parameter=city>\nPar"),
+        (CODER, "<tool_call>\n<function=get_weather>\n<parameter=ci"),
+        ("[TOOL_CALLS]", "[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Par"),
+    ] {
+        let mut case = Case::new(template, &weather());
+        case.end = End::Cut;
+        let whole = case.any_cut(text);
+        assert_eq!(whole.content, "", "{text}");
+        assert_eq!(whole.calls.len(), 1, "{text}");
+        assert!(!whole.calls[0].3, "{text}");
+    }
+    // Closed before the cut is complete.
+    let mut case = Case::new(HERMES, &weather());
+    case.end = End::Cut;
+    case.check(&formats()[0].2, "", "", &[paris()]);
+    case.opening = Opening::Answer;
+    case.check("<tool_call>{\"na", "", "<tool_call>{\"na", &[]);
+}
+
+/// Texts go on to the client while they arrive.
+#[test]
+fn long_arguments_stream() {
+    use hearth_text::{Part, Splitter, Tools};
+    for (template, head) in [
+        (HERMES, "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \""),
+        (CODER, "<tool_call>\n<function=get_weather>\n<parameter=city>\n"),
+    ] {
+        let tools = Tools::new(&weather());
+        let mut splitter = Splitter::new(Syntax::of(template), Opening::Free, tools, 0);
+        splitter.push(head);
+        assert_eq!(splitter.push("Par"), [Part::Arguments("Par".to_owned())]);
+        assert_eq!(splitter.push("is"), [Part::Arguments("is".to_owned())]);
+    }
+}

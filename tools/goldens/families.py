@@ -17,6 +17,7 @@ import copy
 import importlib
 import json
 import pkgutil
+import re
 import sys
 from pathlib import Path
 
@@ -205,6 +206,13 @@ def choice_margin(model, ids):
     return 4 * min(gaps, default=1.0)
 
 
+def published(key):
+    """What published files call a tensor, where transformers reads that name but writes another one."""
+    if re.search(r"block_sparse_moe\.(gate|up|down)_proj", key):
+        return key.replace("block_sparse_moe", "mlp")  # Dense layers of Kimi Linear.
+    return key
+
+
 def write_f32(path, tensor):
     path.write_bytes(tensor.contiguous().numpy().astype("<f4").tobytes())
 
@@ -221,7 +229,8 @@ def write_case(folder, name, model_type, values, variants, keys):
     # A copy, because the frequencies of the rotation would be rounded to bf16 with the weights.
     copy.deepcopy(model).to(torch.bfloat16).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors", {"format": "pt"})
+    state = {published(key): tensor for key, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(state, folder / "model.safetensors", {"format": "pt"})
     (folder / "input.json").write_text(json.dumps(ids[0].tolist()) + "\n")
     worst = check_terms(name, model_type, values, keys, model, ids)
     size = (folder / "model.safetensors").stat().st_size

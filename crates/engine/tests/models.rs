@@ -162,7 +162,7 @@ fn the_cpu_device_keeps_the_promise_with_any_number_of_threads() {
     let device = |threads| move || Cpu::new(&Options { threads, ..Options::default() });
     let names =
         ["llama", "qwen2", "qwen3_moe", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text"];
-    let states = ["lfm2", "mamba2", "granitemoehybrid", "falcon_h1"];
+    let states = ["lfm2", "mamba2", "granitemoehybrid", "falcon_h1", "kimi_linear", "nemotron_h"];
     let latents = ["youtu", "minicpm3", "deepseek_v2"];
     let packed = ["affine4", "affine8", "moe_affine4"];
     let names = names.into_iter().chain(states).chain(latents).chain(packed);

@@ -31,8 +31,12 @@ impl<'a> Config<'a> {
         Config { text, wrapper: config, defaults: Value::Null }
     }
 
-    /// The same config for a family that knows values for some absent keys.
-    pub(crate) fn with_defaults(&self, defaults: Value) -> Config<'a> {
+    /// The same config for a family that knows values for some absent keys. Those it has got already
+    /// stay what they are.
+    pub(crate) fn with_defaults(&self, mut defaults: Value) -> Config<'a> {
+        if let (Some(all), Some(known)) = (defaults.as_object_mut(), self.defaults.as_object()) {
+            all.extend(known.clone());
+        }
         Config { defaults, ..self.clone() }
     }
 

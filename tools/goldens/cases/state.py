@@ -7,7 +7,7 @@ LFM2 = {
     **PLAIN, "norm_eps": 1e-5, "layer_types": ["conv", "full_attention", "conv"], "tie_word_embeddings": True,
     **rope("default", 100.0),
 }
-EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=24)
+EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=8)
 # Steps are clamped on either side by some rows.
 CLAMPED = [0.4, 1.1]
 FREE = [0.0, float("inf")]
@@ -40,7 +40,7 @@ CASES = {
     ),
     "lfm2_moe": (
         "lfm2_moe",
-        {**LFM2, **EXPERTS, "conv_bias": False, "conv_L_cache": 3, "num_experts": 6, "num_dense_layers": 1,
+        {**LFM2, **EXPERTS, "conv_bias": False, "conv_L_cache": 3, "num_experts": 6, "num_dense_layers": 1, "intermediate_size": 32,
          "use_expert_bias": True, "norm_topk_prob": True, "routed_scaling_factor": 1.5},
         {"plain": {"norm_topk_prob": False, "routed_scaling_factor": 1.0}},
         {"num_experts_per_tok": 3},
@@ -67,7 +67,8 @@ CASES = {
     ),
     "granitemoehybrid": (
         "granitemoehybrid",
-        {**GRANITE, "num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 24},
+        {**GRANITE, "num_hidden_layers": 2, "layer_types": GRANITE["layer_types"][:2], "num_local_experts": 5,
+         "num_experts_per_tok": 2, "intermediate_size": 8, "shared_intermediate_size": 16},
         {"rope": {"position_embedding_type": "rope"}},
         {"num_experts_per_tok": 3, "attention_multiplier": 0.2, "residual_multiplier": 1.0, "logits_scaling": 1.0},
     ),

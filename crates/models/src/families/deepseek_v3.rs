@@ -23,7 +23,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
 }
 
 /// Refuses anything but `known` under `key`, if there is something.
-fn only(c: &Config, key: &str, known: &str) -> Result<(), Error> {
+pub(super) fn only(c: &Config, key: &str, known: &str) -> Result<(), Error> {
     match c.text(key)? {
         Some(other) if other != known => Err(wrong(key, known, &other.into())),
         _ => Ok(()),

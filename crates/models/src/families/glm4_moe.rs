@@ -58,6 +58,20 @@ fn mixture(c: &Config, trunk: &Trunk, scores: Scores) -> Result<MoeFfn, Error> {
     Ok(MoeFfn { router, shared, ..trunk.mixture(experts) })
 }
 
+/// How many of the first layers have no experts.
+pub(super) fn dense_layers(c: &Config, n_layers: usize) -> Result<usize, Error> {
+    let Some(names) = c.per_layer("mlp_layer_types", n_layers)? else { return Ok(1) };
+    let n = names.iter().take_while(|name| *name == "dense").count();
+    match names[..n_layers].iter().skip(n).find(|name| *name != "sparse") {
+        None => Ok(n),
+        Some(other) => {
+            let problem =
+                format!("has \"{other}\" after sparse layers; supported: dense layers first");
+            Err(Error::config("mlp_layer_types", problem))
+        }
+    }
+}
+
 /// How experts are grouped, if there is more than one group.
 pub(super) fn groups(c: &Config, n_experts: usize, top_k: usize) -> Result<Option<Groups>, Error> {
     let n = c.count("n_group")?.unwrap_or(1).max(1);

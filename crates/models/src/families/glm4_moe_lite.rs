@@ -2,7 +2,7 @@
 
 use backend::Scores;
 
-use super::glm4_moe::ffns;
+use super::glm4_moe::{dense_layers, ffns};
 use super::*;
 use crate::latent_trunk::{LatentTrunk, rope_layout};
 use crate::recipe::Mixer;
@@ -17,20 +17,6 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let ffns = ffns(c, &trunk, Scores::Sigmoid)?.into_iter();
     let layers = ffns.map(|ffn| trunk.pre_norm(Mixer::Latent(mixer.clone()), ffn)).collect();
     Ok(trunk.spec("glm4_moe_lite", vec![rope], layers))
-}
-
-/// How many of the first layers have no experts.
-fn dense_layers(c: &Config, n_layers: usize) -> Result<usize, Error> {
-    let Some(names) = c.per_layer("mlp_layer_types", n_layers)? else { return Ok(1) };
-    let n = names.iter().take_while(|name| *name == "dense").count();
-    match names[..n_layers].iter().skip(n).find(|name| *name != "sparse") {
-        None => Ok(n),
-        Some(other) => {
-            let problem =
-                format!("has \"{other}\" after sparse layers; supported: dense layers first");
-            Err(Error::config("mlp_layer_types", problem))
-        }
-    }
 }
 
 /// A small one, beside the usual keys.

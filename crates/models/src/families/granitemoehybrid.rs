@@ -5,7 +5,7 @@ use backend::MambaGate;
 
 use super::state_space::{BAMBA, kinds, mamba2, need_silu};
 use super::*;
-use crate::recipe::{Branch, Ffn, GateUp, GatedFfn, Layer, Mixer, Norms, Step};
+use crate::recipe::{Branch, Ffn, GateUp, GatedFfn, Layer, Mixer, MoeFfn, Norms, Router, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -70,7 +70,11 @@ fn feed_forward(c: &Config, trunk: &Trunk) -> Result<Vec<Branch>, Error> {
     };
     match c.count("num_local_experts")?.unwrap_or(0) {
         0 => Ok(vec![Ffn::Gated(shared).into()]),
-        n => Err(Error::config("num_local_experts", format!("is {n}; supported: 0"))),
+        _ => {
+            let moe = super::mixtral::mixture(c, trunk)?;
+            let router = Router { name: "router.layer", ..moe.router };
+            Ok(vec![Ffn::Moe(MoeFfn { router, ..moe }).into(), Ffn::Gated(shared).into()])
+        }
     }
 }
 
@@ -79,7 +83,7 @@ pub(super) fn tiny() -> Value {
     json!({
         "layer_types": ["mamba", "attention", "mamba"], "mamba_n_heads": 8, "mamba_d_head": 16,
         "mamba_d_state": 16, "mamba_n_groups": 1, "mamba_d_conv": 4, "shared_intermediate_size": 96,
-        "num_local_experts": 0, "embedding_multiplier": 2.0, "attention_multiplier": 0.2,
+        "num_local_experts": 6, "num_experts_per_tok": 2, "embedding_multiplier": 2.0, "attention_multiplier": 0.2,
         "residual_multiplier": 0.5, "logits_scaling": 2.0,
     })
 }

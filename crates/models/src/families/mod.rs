@@ -74,7 +74,9 @@ families! {
     hunyuan_v1_dense: "hunyuan_v1_dense";
     hunyuan_v1_moe: "hunyuan_v1_moe";
     internlm3: "internlm3";
+    kimi_linear: "kimi_linear";
     lfm2: "lfm2";
+    lfm2_moe: "lfm2_moe";
     llama: "llama", "xverse", "iquestcoder";
     mamba2: "mamba2";
     mimo: "mimo";
@@ -85,6 +87,7 @@ families! {
     mistral: "mistral", "mistral3", "ministral";
     mixtral: "mixtral";
     nemotron: "nemotron";
+    nemotron_h: "nemotron_h";
     olmo2: "olmo2";
     olmo3: "olmo3";
     olmoe: "olmoe";
@@ -126,11 +129,17 @@ pub fn recipe_for_context(config: &Value, context: usize) -> Result<ModelSpec, E
 /// How many experts there are, and how many of them a row meets, by the names that configs have for
 /// both.
 fn expert_counts(c: &Config) -> Result<[usize; 2], Error> {
-    let known = |keys: [&'static str; 4]| {
-        keys.into_iter().find(|key| c.get(key).is_some()).unwrap_or(keys[0])
+    let known = |keys: &[&'static str]| {
+        keys.iter().copied().find(|key| c.get(key).is_some()).unwrap_or(keys[0])
     };
-    let n_key = known(["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"]);
-    let k_key = known(["num_experts_per_tok", "experts_per_token", "moe_topk", "moe_k"]);
+    let n_key = known(&["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"]);
+    let k_key = known(&[
+        "num_experts_per_tok",
+        "num_experts_per_token",
+        "experts_per_token",
+        "moe_topk",
+        "moe_k",
+    ]);
     let (n, top_k) = (c.need_count(n_key)?, c.need_count(k_key)?);
     if top_k > n {
         let problem = format!("is {top_k}, but there are {n} experts");

@@ -25,6 +25,28 @@ fn granite_hybrids_without_experts() {
 }
 
 #[test]
+fn granite_hybrids_with_experts() {
+    check("granitemoehybrid");
+    check("granitemoehybrid/rope");
+}
+
+#[test]
+fn lfm2_with_experts() {
+    check("lfm2_moe");
+    check("lfm2_moe/plain");
+}
+
+#[test]
+fn nemotron_hybrids_with_layers_of_every_kind() {
+    check("nemotron_h");
+}
+
+#[test]
+fn kimi_linear_with_its_delta_rule_and_latents() {
+    check("kimi_linear");
+}
+
+#[test]
 fn falcon_h1_with_all_factors() {
     check("falcon_h1");
 }

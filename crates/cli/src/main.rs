@@ -3,6 +3,7 @@
 
 mod commands;
 mod disk_cache;
+mod edge;
 mod env;
 mod load;
 mod machine;

@@ -28,6 +28,8 @@ fn wrong_input_is_one_line_that_helps() {
     let home = Home::new();
     let path = |name: &str| home.path().join(name).display().to_string();
     let (empty, text, model) = (path("empty"), path("text.gguf"), path("model"));
+    let blank = path("keys");
+    fs::write(&blank, "# none yet\n\n").unwrap();
     fs::create_dir(&empty).unwrap();
     fs::write(&text, "Once upon a time").unwrap();
     write_model(home.path().join("model").as_path());
@@ -44,7 +46,9 @@ fn wrong_input_is_one_line_that_helps() {
         (&["chat", &model, "hello"], "has no chat template"),
         (&["chat"], "there is nothing to answer"),
         (&["serve", &model, "--port", &port], "choose another --port"),
-        (&["serve", &model, "--host", "0.0.0.0"], "--allow-remote"),
+        (&["serve", &model, "--host", "0.0.0.0"], "--insecure-bind"),
+        (&["serve", &model, "--api-key", "two words"], "no spaces"),
+        (&["serve", &model, "--host", "0.0.0.0", "--api-key-file", &blank], "holds no key"),
         (&["rm", &model], "remove it yourself"),
         (&["rm", "org/unknown"], "`hearth ls` shows what is"),
         (&["convert", &model, &model], "choose another folder"),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Bounds, Stats};
 
+use crate::edge::{Edge, Rates};
 use crate::error::{ApiError, ErrorKind};
 use crate::model::Model;
 use crate::service::ChatService;
@@ -21,6 +22,10 @@ pub struct Shared {
     pub chat: ChatService,
     /// How the HTTP side behaves.
     pub settings: Settings,
+    /// Who may ask.
+    pub(crate) edge: Edge,
+    /// How often its clients have asked.
+    pub(crate) rates: Rates,
     /// When the server was put together.
     pub(crate) started: Instant,
     draining: AtomicBool,
@@ -98,10 +103,16 @@ impl Loaded {
 }
 
 impl App {
-    /// Puts a server together.
+    /// Puts a server together that needs no key.
     pub fn new(chat: ChatService, settings: Settings) -> App {
-        let draining = AtomicBool::new(false);
-        App(Arc::new(Shared { chat, settings, started: Instant::now(), draining }))
+        App::with_edge(chat, settings, Edge::default())
+    }
+
+    /// Puts a server together that lets in whom `edge` says.
+    pub fn with_edge(chat: ChatService, settings: Settings, edge: Edge) -> App {
+        let (started, draining) = (Instant::now(), AtomicBool::new(false));
+        let rates = Rates::default();
+        App(Arc::new(Shared { chat, settings, edge, rates, started, draining }))
     }
 }
 

@@ -27,6 +27,12 @@ pub struct ApiError {
 pub enum ErrorKind {
     /// The request cannot be right, ever.
     Invalid,
+    /// There is no key with it, or a wrong one.
+    Unauthenticated,
+    /// It comes from somewhere that may not ask.
+    Forbidden,
+    /// The body is not called JSON.
+    MediaType,
     /// No such route or model.
     NotFound,
     /// The route does not know this method.
@@ -54,6 +60,9 @@ impl ErrorKind {
     pub fn status(self) -> StatusCode {
         match self {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+            ErrorKind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Method => StatusCode::METHOD_NOT_ALLOWED,
             ErrorKind::Conflict => StatusCode::CONFLICT,

@@ -11,6 +11,7 @@ mod books;
 mod choice;
 mod describe;
 mod dialects;
+mod edge;
 mod endpoint;
 mod error;
 mod event;
@@ -37,6 +38,7 @@ mod watch;
 
 pub use answer::{Answer, Arrival, Head};
 pub use app::{App, Footprint, Settings, Shared};
+pub use edge::{Edge, Key, Keys};
 pub use error::{ApiError, ErrorKind};
 pub use event::{CallPart, Event, FinishReason, Piece, Scored, Timings, Usage};
 pub use live::Live;

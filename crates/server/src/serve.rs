@@ -7,20 +7,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::{App, Settings};
+use crate::edge::Peer;
 use crate::patience::Patient;
 use crate::routes::router;
 
 /// Where to listen unless told otherwise: reachable from this machine only.
 pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8000);
 
+/// Most bytes of the head of a request.
+const MAX_HEAD_BYTES: usize = 64 << 10;
 /// How long the last bytes of finished answers may take to leave.
 const LAST_BYTES: Duration = Duration::from_secs(5);
 /// How long to wait when the system has no room for another connection.
@@ -89,13 +95,14 @@ impl Connections {
     }
 
     /// Serves a connection until either side closes it. `place` is given back then.
-    fn begin(&self, connection: TcpStream, place: tokio::sync::OwnedSemaphorePermit) {
+    fn begin(&self, connection: TcpStream, peer: Peer, place: OwnedSemaphorePermit) {
         // Tokens are small packets that must not wait for each other.
         let _ = connection.set_nodelay(true);
         let connection = Patient::new(connection, self.settings.write_timeout);
-        let service = TowerToHyperService::new(self.router.clone());
+        let service = Named { router: TowerToHyperService::new(self.router.clone()), peer };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
+            .max_buf_size(MAX_HEAD_BYTES)
             .header_read_timeout(self.settings.head_timeout)
             .serve_connection(TokioIo::new(connection), service);
         let connection = self.open.watch(connection);
@@ -108,6 +115,23 @@ impl Connections {
     }
 }
 
+/// The router, for requests of one address.
+struct Named {
+    router: TowerToHyperService<Router>,
+    peer: Peer,
+}
+
+impl Service<Request<Incoming>> for Named {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
+        self.router.call(request)
+    }
+}
+
 /// Takes connections for ever.
 async fn accept(listener: &TcpListener, connections: &Connections) {
     loop {
@@ -117,7 +141,7 @@ async fn accept(listener: &TcpListener, connections: &Connections) {
         }
         let Ok(place) = connections.places.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((connection, _)) => connections.begin(connection, place),
+            Ok((connection, peer)) => connections.begin(connection, Peer(peer.ip()), place),
             Err(error) if of_one_client(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "cannot accept connections");

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use server::{App, ChatService, DEFAULT_ADDRESS, ModelPool, Name, Rules};
 
 use crate::disk_cache::DiskArgs;
+use crate::edge::EdgeArgs;
 use crate::env::Environment;
 use crate::load::{self, Budget, Crowd, DEFAULT_SEQS, FileLoader, LoadArgs};
 use crate::service::ServiceArgs;
@@ -22,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   hearth serve
   hearth serve ./model.gguf --port 8080 --alias gpt-4o
+  hearth serve --host 0.0.0.0 --api-key-file ~/.hearth-keys
   hearth serve --model-dir ~/models --memory-limit 12GiB --idle-ttl 10m
   hearth serve smollm2-135m-4bit ./coder.gguf --alias code=coder --pin coder";
 
@@ -41,15 +43,14 @@ pub(crate) struct Args {
     models: Vec<String>,
     #[command(flatten)]
     pool: PoolArgs,
-    /// Address to listen on; anything but this machine's own needs --allow-remote
+    /// Address to listen on; anything but this machine's own needs a key, or --insecure-bind
     #[arg(long, default_value_t = DEFAULT_ADDRESS.ip(), value_name = "IP")]
     host: IpAddr,
     /// Port to listen on; 0 picks a free one
     #[arg(long, default_value_t = DEFAULT_ADDRESS.port())]
     port: u16,
-    /// Let other machines in. There are no keys yet: anybody who reaches the port can use the model
-    #[arg(long)]
-    allow_remote: bool,
+    #[command(flatten)]
+    edge: EdgeArgs,
     /// Requests that are worked on at once, by each model
     #[arg(long, default_value_t = DEFAULT_SEQS, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     max_seqs: u16,
@@ -86,14 +87,9 @@ struct PoolArgs {
 }
 
 pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
-    if !args.host.is_loopback() && !args.allow_remote {
-        bail!(
-            "{} is not an address of this machine alone. Add --allow-remote if everybody who can \
-             reach it may use the model",
-            args.host
-        );
-    }
+    let edge = args.edge.edge(args.host)?;
     args.service.start_log();
+    let exposed = !args.host.is_loopback() && edge.keys.is_empty();
     // The port is taken before the model is loaded: a clash shows at once, and clients that
     // connect early wait instead of failing.
     let address = SocketAddr::new(args.host, args.port);
@@ -104,13 +100,16 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
 
     let settings = args.service.settings();
     let (pool, what) = pool(args, env)?;
-    let app = App::new(ChatService::of(pool), settings);
+    let app = App::with_edge(ChatService::of(pool), settings, edge);
     // The engine has the processors; HTTP needs little, and of several threads every token would wake
     // two, the second to look for work that is not there. Whatever takes long has threads of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async move {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         writeln!(out, "serving {what} on http://{address}/v1")?;
+        if exposed {
+            writeln!(out, "no key is needed: everybody who reaches the port can use the models")?;
+        }
         out.flush()?;
         tokio::select! {
             () = server::serve(listener, app, signals::stop_requested()) => Ok(()),

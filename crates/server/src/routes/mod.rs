@@ -13,6 +13,7 @@ use axum::middleware;
 
 use crate::app::App;
 use crate::dialects;
+use crate::edge::{self, Guard};
 use crate::error::{ApiError, ErrorKind};
 use crate::identify::identify;
 use crate::route::Route;
@@ -20,13 +21,15 @@ use crate::route::Route;
 /// Everything the server answers to.
 pub fn router(app: App) -> Router {
     let limit = DefaultBodyLimit::max(app.settings.max_body_bytes);
-    let router = all()
-        .into_iter()
-        .fold(Router::new(), |router, Route { path, handler, .. }| router.route(path, handler));
+    let routes = all();
+    let guard = Guard::new(app.clone(), &routes);
+    let add = |router: Router<App>, Route { path, handler, .. }| router.route(path, handler);
+    let router = routes.into_iter().fold(Router::new(), add);
     router
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(limit)
+        .layer(middleware::from_fn_with_state(guard, edge::guard))
         .layer(middleware::from_fn_with_state(app.clone(), identify))
         .with_state(app)
 }

@@ -69,7 +69,7 @@ async fn a_cancelled_whole_answer_is_an_error_that_no_client_retries() {
     let head = |id: &str, body: &str| {
         let length = body.len();
         format!(
-            "POST {CHAT} HTTP/1.1\r\nHost: x\r\nX-Request-Id: {id}\r\nConnection: close\r\n\
+            "POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: {id}\r\nConnection: close\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         )
     };

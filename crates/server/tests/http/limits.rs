@@ -21,14 +21,17 @@ async fn a_body_that_does_not_come_is_given_up() {
     let mut script = Script::says(&["Two"]);
     script.settings.body_timeout = Duration::from_millis(50);
     let (address, _stop, _) = start(script.app()).await;
-    let head = format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{\"mess");
+    let head =
+        format!("POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{\"mess");
     // The connection is closed, since nobody knows where the next request would begin.
     let (status, text) = reply(send(address, &head).await).await;
     assert!(status == 408 && text.contains("body_timeout"), "{text}");
     // Bytes that trickle in are no body either, wherever they go.
     for path in [CHAT, "/v1/cache/clear", "/v1/models/toy/pin"] {
         let method = if path.ends_with("pin") { "PUT" } else { "POST" };
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+        );
         let (reader, mut writer) = send(address, &head).await.into_split();
         let trickle = tokio::spawn(async move {
             // Until the other end is gone.
@@ -71,8 +74,9 @@ async fn a_client_that_never_reads_is_given_up() {
     let wordy = json!({"stream": true, "logprobs": true, "top_logprobs": 20});
     let body = chat(wordy).to_string();
     let length = body.len();
-    let request =
-        format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}");
+    let request = format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
     socket.write_all(request.as_bytes()).await.unwrap();
     // Some two megabytes, and more to come.
     gate.give(1500);
@@ -91,11 +95,11 @@ async fn a_head_that_does_not_come_is_given_up() {
     let mut script = Script::says(&["Two"]);
     script.settings.head_timeout = Duration::from_millis(50);
     let (address, _stop, _) = start(script.app()).await;
-    for begin in ["", "GET /livez HT", "GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: "] {
+    for begin in ["", "GET /livez HT", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         rest(send(address, begin).await).await;
     }
     // Neither does a connection stay that has nothing more to say.
-    let mut kept = send(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut kept = send(address, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     read_until(&mut kept, "version").await;
     rest(kept).await;
 }
@@ -105,13 +109,13 @@ async fn more_connections_than_there_are_places_wait() {
     let mut script = Script::says(&["Two"]);
     script.settings.max_connections = 2;
     let (address, _stop, _) = start(script.app()).await;
-    let mut first = send(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut first = send(address, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     read_until(&mut first, "version").await;
-    let mut second = send(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut second = send(address, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     read_until(&mut second, "version").await;
-    let mut third = send(address, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut third = send(address, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     // The second is served again while the third waits for a place.
-    second.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    second.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     read_until(&mut second, "version").await;
     let mut byte = [0];
     let early = third.try_read(&mut byte);

@@ -9,6 +9,7 @@ mod cancelling;
 mod chat;
 mod completions;
 mod connection;
+mod edge;
 mod limits;
 mod operation;
 mod pool;

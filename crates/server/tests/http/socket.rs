@@ -44,7 +44,7 @@ pub(crate) async fn request(
     body: &str,
 ) -> TcpStream {
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Connection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );

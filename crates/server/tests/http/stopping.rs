@@ -49,7 +49,7 @@ async fn idle_connections_do_not_keep_a_server() {
     let (address, stop, served) = start(app).await;
     // One that never said a word, one between two requests.
     let silent = TcpStream::connect(address).await.unwrap();
-    let mut kept = crate::socket::send(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut kept = crate::socket::send(address, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     read_until(&mut kept, "version").await;
     stop.send(()).unwrap();
     served.await.unwrap();

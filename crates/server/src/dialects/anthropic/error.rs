@@ -18,7 +18,10 @@ pub(super) fn event(error: &ApiError) -> Value {
         | ErrorKind::Method
         | ErrorKind::Conflict
         | ErrorKind::SlowBody
+        | ErrorKind::MediaType
         | ErrorKind::Cancelled => "invalid_request_error",
+        ErrorKind::Unauthenticated => "authentication_error",
+        ErrorKind::Forbidden => "permission_error",
         ErrorKind::NotFound => "not_found_error",
         ErrorKind::BodyTooLarge => "request_too_large",
         ErrorKind::Overloaded => "rate_limit_error",

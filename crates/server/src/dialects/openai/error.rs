@@ -12,7 +12,10 @@ pub(crate) fn error_body(error: &ApiError) -> Value {
         | ErrorKind::Conflict
         | ErrorKind::BodyTooLarge
         | ErrorKind::SlowBody
+        | ErrorKind::MediaType
         | ErrorKind::Cancelled => "invalid_request_error",
+        ErrorKind::Unauthenticated => "authentication_error",
+        ErrorKind::Forbidden => "permission_error",
         ErrorKind::NotFound => "not_found_error",
         ErrorKind::Overloaded => "rate_limit_error",
         ErrorKind::TimedOut => "timeout_error",

@@ -54,6 +54,11 @@ impl Books {
         self.close(at, self.completion_tokens + 1);
     }
 
+    /// The latest token was part of a thought.
+    pub(crate) fn thought(&mut self) {
+        self.reasoning_tokens += 1;
+    }
+
     /// The last word on how many tokens there were: a stop token is one, but was never sent.
     pub(crate) fn close(&mut self, at: Instant, completion_tokens: usize) {
         self.completion_tokens = completion_tokens;

@@ -8,6 +8,7 @@
 mod answer;
 mod app;
 mod books;
+mod budget;
 mod choice;
 mod describe;
 mod dialects;
@@ -34,6 +35,7 @@ mod serve;
 mod service;
 mod shape;
 mod stream;
+mod voice;
 mod watch;
 
 pub use answer::{Answer, Arrival, Head};

@@ -2,11 +2,15 @@
 //! business, how they work is the text crate's.
 
 use engine::TokenId;
-use text::{Detokenizer, LocalTime, Message, RenderInput, Role, Specials, Start, Template};
+use serde_json::{Map, Value};
+use text::{
+    Detokenizer, LocalTime, Message, RenderInput, Role, Specials, Start, Syntax, Template, Tools,
+};
 
 use crate::error::{ApiError, ErrorKind};
 use crate::model::Model;
 use crate::request::{Conversation, Echo, Input, Prompt};
+use crate::voice::Voice;
 
 /// One prompt, ready for the engine.
 pub(crate) struct Ready {
@@ -17,6 +21,8 @@ pub(crate) struct Ready {
     pub(crate) marks: Vec<usize>,
     /// What its answers begin with.
     pub(crate) echo: String,
+    /// How a chat's answers are read.
+    pub(crate) voice: Option<Voice>,
 }
 
 /// Instructions that are shorter, in bytes, are computed again faster than they are looked for.
@@ -53,7 +59,7 @@ fn plain(model: &Model, prompt: &Prompt, echo: Echo) -> Result<Ready, ApiError> 
             pieces
         }
     };
-    Ok(Ready { tokens, pin: 0, marks: Vec::new(), echo })
+    Ok(Ready { tokens, pin: 0, marks: Vec::new(), echo, voice: None })
 }
 
 fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Ready, ApiError> {
@@ -62,12 +68,13 @@ fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Ready, Api
         ApiError::refused("no_chat_template", "messages", message)
     })?;
     let failed = |error| text_error(error, "messages");
+    let kwargs = with_synonyms(chat.kwargs.clone(), template.source(&chat.tools));
     let messages = text::normalise(chat.messages.clone(), &chat.tools, template).map_err(failed)?;
     let input = RenderInput {
         messages: &messages,
         tools: &chat.tools,
         add_generation_prompt: true,
-        kwargs: &chat.kwargs,
+        kwargs: &kwargs,
         now,
     };
     let prompt = template.render(&input).map_err(failed)?;
@@ -78,7 +85,27 @@ fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Ready, Api
     } else {
         Vec::new()
     };
-    Ok(Ready { tokens, pin, marks, echo: String::new() })
+    let syntax = Syntax::of(template.source(&chat.tools));
+    let voice = Voice {
+        syntax,
+        opening: syntax.opening(&prompt.text()),
+        tools: Tools::new(&chat.tools),
+        calls: chat.calls,
+    };
+    Ok(Ready { tokens, pin, marks, echo: String::new(), voice: Some(voice) })
+}
+
+/// Template variables, with the wish whether to think also under the names that some templates have
+/// for it.
+fn with_synonyms(mut kwargs: Map<String, Value>, template: &str) -> Map<String, Value> {
+    if let Some(on) = kwargs.get("enable_thinking").cloned()
+        && !template.contains("enable_thinking")
+    {
+        for name in ["thinking", "reasoning"] {
+            kwargs.entry(name).or_insert_with(|| on.clone());
+        }
+    }
+    kwargs
 }
 
 /// How many tokens of a prompt, given as text and as tokens, there are up to the end of its last

@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use engine::Failure;
-use text::Start;
+use text::{End, Splitter, Start};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::books::{self, Books};
-use crate::choice::{Choice, Pushed};
+use crate::choice::{Choice, Pushed, Said};
 use crate::error::{ApiError, ErrorKind};
 use crate::event::{Event, FinishReason};
 use crate::live::Track;
 use crate::pool::Lease;
+use crate::voice::Voice;
 use crate::watch::Watch;
 
 /// An engine event, its choice, and when the engine sent it.
@@ -58,6 +59,8 @@ pub(crate) struct Ordered {
     pub(crate) prompt_tokens: usize,
     /// What its text begins with, before anything the model says.
     pub(crate) echo: String,
+    /// Cuts a chat's answer.
+    pub(crate) splitter: Option<Splitter>,
 }
 
 /// Everything one pump needs.
@@ -73,6 +76,8 @@ pub(crate) struct Order {
     pub(crate) choices: Vec<Ordered>,
     /// Choices of each prompt.
     pub(crate) n: usize,
+    /// How a chat's answers are read.
+    pub(crate) voice: Option<Voice>,
     pub(crate) inbox: UnboundedReceiver<Parcel>,
     pub(crate) watch: Watch,
 }
@@ -83,8 +88,14 @@ pub(crate) async fn run(mut order: Order, events: UnboundedSender<Event>) {
     let track = order.watch.track.clone();
     let mut work = Work { parts: Vec::new(), watch: order.watch, events };
     for (choice, ordered) in order.choices.iter_mut().enumerate() {
-        work.say(choice, Pushed::plain(std::mem::take(&mut ordered.echo)));
-        let choice = Choice::new(&tokenizer, order.start, &order.stop);
+        let echo = std::mem::take(&mut ordered.echo);
+        if !echo.is_empty() {
+            work.tell(Event::Text { choice, text: echo, logprobs: Vec::new() });
+        }
+        let splitter = ordered.splitter.take().zip(order.voice.as_ref());
+        let splitter =
+            splitter.map(|(splitter, voice)| (splitter, voice.markers(&tokenizer), voice.calls));
+        let choice = Choice::new(&tokenizer, order.start, &order.stop, splitter);
         let books = Books::new(ordered.prompt_tokens, order.arrived);
         let cancelled = ordered.cancelled.clone();
         work.parts.push(Part { choice, cancelled, books, computed: 0, ended: false });
@@ -157,32 +168,38 @@ impl Work<'_> {
                 self.watch.token(at, &part.books);
                 part.books.token(at);
                 let pushed = part.choice.push(id, logprob);
-                let stopped = pushed.stopped;
-                self.say(choice, pushed);
-                if stopped {
-                    self.end(choice, FinishReason::Stop);
+                if pushed.thought {
+                    part.books.thought();
                 }
+                self.say(choice, pushed);
             }
             engine::Event::Done { reason, usage } => {
                 if part.books.completion_tokens() < usage.completion_tokens {
                     self.watch.token(at, &part.books);
                 }
                 part.books.close(at, usage.completion_tokens);
-                let pushed = part.choice.finish();
-                let by_model = matches!(reason, engine::StopReason::StopToken(_));
-                let stopped = pushed.stopped || by_model;
+                let end = match reason {
+                    engine::StopReason::StopToken(_) => End::Model,
+                    _ => End::Cut,
+                };
+                let pushed = part.choice.finish(end);
                 self.say(choice, pushed);
-                self.end(choice, if stopped { FinishReason::Stop } else { FinishReason::Length });
             }
             engine::Event::Failed(failure) => return Err(failure),
         }
         Ok(())
     }
 
-    fn say(&self, choice: usize, pushed: Pushed) {
-        let Pushed { text, logprobs, .. } = pushed;
-        if !text.is_empty() || !logprobs.is_empty() {
-            self.tell(Event::Text { choice, text, logprobs });
+    fn say(&mut self, choice: usize, pushed: Pushed) {
+        for said in pushed.said {
+            self.tell(match said {
+                Said::Text(text, logprobs) => Event::Text { choice, text, logprobs },
+                Said::Reasoning(text) => Event::Reasoning { choice, text },
+                Said::Call(call, part) => Event::Call { choice, call, part },
+            });
+        }
+        if let Some(reason) = pushed.ended {
+            self.end(choice, reason);
         }
     }
 

@@ -119,6 +119,8 @@ pub struct Conversation {
     pub tool_choice: ToolChoice,
     /// How many calls an answer may hold.
     pub calls: Calls,
+    /// Tokens that the model may think with; `None` leaves it to the model.
+    pub thinking_budget: Option<usize>,
     /// Further template variables, such as `enable_thinking`.
     pub kwargs: Map<String, Value>,
 }

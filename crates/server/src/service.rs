@@ -9,6 +9,7 @@ use text::LocalTime;
 use tokio::sync::mpsc;
 
 use crate::answer::{Answer, Arrival, Head, Making};
+use crate::budget::Budget;
 use crate::error::{ApiError, ErrorKind};
 use crate::live::Live;
 use crate::metrics::Metrics;
@@ -16,7 +17,7 @@ use crate::model::Model;
 use crate::pool::{Lease, ModelPool};
 use crate::prompt::{self, Ready};
 use crate::pump::{self, Order, Ordered, Outbox};
-use crate::request::{ChatRequest, EndOfText};
+use crate::request::{ChatRequest, EndOfText, Input};
 use crate::shape;
 use crate::watch::{Visit, Watch};
 
@@ -114,6 +115,7 @@ impl ChatService {
                 };
                 let seed = seed.wrapping_add(i as u64);
                 let mut engine_request = engine_request(model, request, prompt, seed, outbox);
+                engine_request.constraint = constraint(model, request, prompt);
                 engine_request.timeout =
                     request.timeout.map(|limit| limit.saturating_sub(arrival.at.elapsed()));
                 // On a refusal the inbox is dropped, which cancels the choices before this one.
@@ -123,7 +125,9 @@ impl ChatService {
                     .map_err(|refused| refusal(refused, prompt::param(&request.input)))?;
                 watch.track.prompt_tokens.fetch_add(prompt.tokens.len(), Ordering::Relaxed);
                 let (prompt_tokens, echo) = (prompt.tokens.len(), prompt.echo.clone());
-                choices.push(Ordered { cancelled, prompt_tokens, echo });
+                let splitter =
+                    prompt.voice.as_ref().map(|voice| voice.splitter(&prompt.tokens, seed));
+                choices.push(Ordered { cancelled, prompt_tokens, echo, splitter });
             }
         }
         let head = Head {
@@ -141,6 +145,7 @@ impl ChatService {
             arrived: arrival.at,
             choices,
             n: request.n,
+            voice: prompts.into_iter().find_map(|prompt| prompt.voice),
             inbox,
             watch: watch.clone(),
         };
@@ -156,6 +161,17 @@ impl ChatService {
     pub fn shutdown(&self) {
         self.pool.shutdown();
     }
+}
+
+/// What holds an answer.
+fn constraint(
+    model: &Model,
+    request: &ChatRequest,
+    prompt: &Ready,
+) -> Option<Box<dyn engine::Constraint>> {
+    let Input::Chat(chat) = &request.input else { return None };
+    let (tokens, voice) = chat.thinking_budget.zip(prompt.voice.as_ref())?;
+    Some(Box::new(Budget::new(&model.tokenizer, voice, tokens, None)))
 }
 
 fn engine_request(

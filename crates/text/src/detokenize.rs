@@ -28,6 +28,8 @@ pub enum Start {
 pub struct Detokenizer<'a> {
     tokenizer: &'a Tokenizer,
     specials: Specials,
+    /// Special tokens that appear in any case.
+    shown: Vec<u32>,
     /// Bytes that are not text yet.
     pending: Vec<u8>,
     /// No token has been seen that leaves text.
@@ -44,12 +46,20 @@ impl<'a> Detokenizer<'a> {
             _ => 0,
         };
         let first = start == Start::Text;
-        Detokenizer { tokenizer, specials, pending: Vec::new(), first, strip }
+        Detokenizer { tokenizer, specials, shown: Vec::new(), pending: Vec::new(), first, strip }
+    }
+
+    /// The same, but these special tokens appear as they are spelled: a
+    /// [`Splitter`](crate::Splitter) reads them.
+    pub fn showing(self, shown: Vec<u32>) -> Detokenizer<'a> {
+        Detokenizer { shown, ..self }
     }
 
     /// Text that became certain through this token. An id outside the vocabulary leaves none.
     pub fn push(&mut self, id: u32) -> String {
-        let skipped = self.specials == Specials::Skip && self.tokenizer.is_special(id);
+        let skipped = self.specials == Specials::Skip
+            && self.tokenizer.is_special(id)
+            && !self.shown.contains(&id);
         let Some(token) = self.tokenizer.token(id).filter(|_| !skipped) else {
             return String::new();
         };

@@ -127,6 +127,8 @@ fn pieces_of_python_that_templates_use() {
     check("{% raw %}{% generation %}{% endraw %}", "{% generation %}");
     check("{{ \"{% generation %}\" }}", "{% generation %}");
     check("{{ 'é\"\\n' | tojson(ensure_ascii=True) }}", "\"\\u00e9\\\"\\n\"");
+    check("{{ none is iterable }} {{ x is iterable }} {{ 'ab' is iterable }}", "False True True");
+    check("{{ 5 is iterable }} {{ [] is iterable }} {{ {} is iterable }}", "False True True");
     check("{{ none }} {{ true ~ none }} {{ undefined_name }}", "None TrueNone ");
 }
 

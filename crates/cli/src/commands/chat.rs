@@ -80,8 +80,24 @@ enum Interrupt {
     EndsAnswer,
 }
 
+/// Where the model's thoughts go. They are no part of what a program that reads the answer wants.
+#[derive(Clone, Copy)]
+enum Thoughts {
+    /// Onto the terminal, dimmed.
+    Dimmed,
+    Nowhere,
+}
+
+/// What the model has said so far.
+#[derive(Default)]
+struct Said {
+    thoughts: String,
+    text: String,
+}
+
 /// What every request of a session has in common.
 struct RequestSettings {
+    thoughts: Thoughts,
     max_tokens: Option<usize>,
     sampling: Overrides,
     seed: Option<u64>,
@@ -125,6 +141,10 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
         system: args.system,
         messages: Vec::new(),
         request: RequestSettings {
+            thoughts: match std::io::stdout().is_terminal() {
+                true => Thoughts::Dimmed,
+                false => Thoughts::Nowhere,
+            },
             max_tokens: args.max_tokens,
             sampling,
             seed: args.seed,
@@ -173,20 +193,23 @@ impl Session {
     /// or is interrupted before the first word of its answer, is forgotten.
     fn ask(&mut self, prompt: &str, out: &mut dyn Write) -> Result<()> {
         self.messages.push(Message::text(Role::User, prompt));
-        let mut said = String::new();
+        let mut said = Said::default();
         let result = self.answer(&mut said, out);
-        if result.is_err() || said.is_empty() {
+        if result.is_err() || said.text.is_empty() {
             self.messages.pop();
         } else {
-            self.messages.push(Message::text(Role::Assistant, said));
+            let Said { thoughts, text } = said;
+            let reasoning_content = (!thoughts.is_empty()).then_some(thoughts);
+            let message = Message::text(Role::Assistant, text);
+            self.messages.push(Message { reasoning_content, ..message });
         }
         result
     }
 
-    fn answer(&self, said: &mut String, out: &mut dyn Write) -> Result<()> {
+    fn answer(&self, said: &mut Said, out: &mut dyn Write) -> Result<()> {
         let mut answer = self.chat.submit(&self.request(), Arrival::now("terminal"))?;
         let seed = answer.head().seed;
-        let streaming = stream(&mut answer, said, out);
+        let streaming = stream(&mut answer, said, (self.request.thoughts, out));
         let usage = self.runtime.block_on(async {
             match self.on_interrupt {
                 Interrupt::EndsProgram => streaming.await.map(Some),
@@ -228,18 +251,35 @@ impl Session {
     }
 }
 
-/// Writes the text of `answer` to `out` as it comes, and keeps it in `said`.
-async fn stream(answer: &mut Answer, said: &mut String, out: &mut dyn Write) -> Result<Usage> {
+/// Writes `answer` to `out` as it comes, and keeps it in `said`.
+async fn stream(
+    answer: &mut Answer,
+    said: &mut Said,
+    (thoughts, out): (Thoughts, &mut dyn Write),
+) -> Result<Usage> {
     while let Some(event) = answer.recv().await {
         match event {
             Event::Text { text, .. } => {
+                let gap = said.text.is_empty() && !said.thoughts.is_empty();
+                if gap && matches!(thoughts, Thoughts::Dimmed) {
+                    out.write_all(b"\n\n")?;
+                }
                 out.write_all(text.as_bytes())?;
                 out.flush()?;
-                said.push_str(&text);
+                said.text.push_str(&text);
+            }
+            Event::Reasoning { text, .. } => {
+                if matches!(thoughts, Thoughts::Dimmed) {
+                    // Each piece by itself: whatever ends the program, the terminal is left as it was.
+                    write!(out, "\x1b[2m{text}\x1b[22m")?;
+                    out.flush()?;
+                }
+                said.thoughts.push_str(&text);
             }
             Event::Finished(usage) => return Ok(usage),
             Event::Failed(error) => return Err(error.into()),
-            Event::Reasoning { .. } | Event::Call { .. } => (),
+            // There are no tools here.
+            Event::Call { .. } => (),
             Event::Started { .. } | Event::Progress { .. } | Event::Done { .. } => (),
         }
     }

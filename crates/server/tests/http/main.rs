@@ -4,6 +4,7 @@ mod client;
 mod script;
 mod socket;
 
+mod agents;
 mod anthropic;
 mod cancelling;
 mod chat;

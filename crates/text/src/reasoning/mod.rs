@@ -6,6 +6,7 @@ mod cohere;
 mod gemma;
 mod harmony;
 mod hunyuan;
+mod hunyuan_v3;
 mod mistral;
 mod seed;
 mod think;
@@ -15,13 +16,14 @@ use crate::reply::Opening;
 pub(crate) use harmony::{Channel, Channels};
 
 /// In this order the first that fits is taken; the last one fits always.
-static ALL: [&Reasoning; 8] = [
+static ALL: [&Reasoning; 9] = [
     &harmony::SYNTAX,
     &gemma::SYNTAX,
     &mistral::SYNTAX,
     &seed::SYNTAX,
     &cohere::SYNTAX,
     &hunyuan::SYNTAX,
+    &hunyuan_v3::SYNTAX,
     &apriel::SYNTAX,
     &think::SYNTAX,
 ];

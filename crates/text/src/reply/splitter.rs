@@ -160,8 +160,9 @@ impl Splitter {
         self.input.mark();
         match self.input.find(&self.text_tags.tags) {
             Found::None { safe } => {
-                let held = match !self.input.has_ended() && self.holds_blanks() {
-                    true => trailing_blanks(&self.input.rest()[..safe]),
+                let text = &self.input.rest()[..safe];
+                let held = match !self.input.has_ended() && self.holds_blanks(text) {
+                    true => trailing_blanks(text),
                     false => 0,
                 };
                 self.say(safe - held);
@@ -198,9 +199,9 @@ impl Splitter {
         }
     }
 
-    /// Blanks may stand before something that is no text.
-    fn holds_blanks(&self) -> bool {
-        !self.tools.is_empty() || self.opens_thoughts(!self.begun)
+    /// The blanks after this text may stand before something that is no text.
+    fn holds_blanks(&self, text: &str) -> bool {
+        !self.tools.is_empty() || self.opens_thoughts(!self.begun && text.trim().is_empty())
     }
 
     fn opens_thoughts(&self, first: bool) -> bool {

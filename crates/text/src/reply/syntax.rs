@@ -50,11 +50,11 @@ impl Syntax {
         self.reasoning.opening(prompt)
     }
 
-    /// What to write for the model so that its thoughts are over. `None` where they need no end.
-    pub fn end_of_thoughts(&self) -> Option<&'static str> {
+    /// What to write for the model so that its thoughts are over.
+    pub fn end_of_thoughts(&self) -> &'static str {
         match self.reasoning {
-            Reasoning::Tags(tags) => Some(tags.ending),
-            Reasoning::Channels(channels) => Some(channels.ending),
+            Reasoning::Tags(tags) => tags.ending,
+            Reasoning::Channels(channels) => channels.ending,
         }
     }
 

@@ -61,6 +61,8 @@ pub(super) fn environment() -> Environment<'static> {
     env.add_test("sequence", |value: &Value| {
         matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
     });
+    // Nothing can be walked over there, but what is not defined can.
+    env.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
     env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     env.add_function("raise_exception", raise_exception);
     env

@@ -18,6 +18,8 @@ macro_rules! formats {
 
 formats! {
     harmony,
+    hunyuan,
+    longcat,
     minimax,
     gemma,
     glm,
@@ -33,6 +35,7 @@ formats! {
     nemotron,
     granite,
     functionary,
+    xlam,
     llama,
     hermes,
 }

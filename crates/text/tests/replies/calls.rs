@@ -117,6 +117,25 @@ fn formats() -> Vec<(&'static str, &'static str, String)> {
                  \"parameters\": {ARGUMENTS}}}\n]<|END_ACTION|>"
             ),
         ),
+        (
+            "hunyuan",
+            "set HYTK = ':opensource'",
+            "<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n\
+             <arg_key:opensource>city</arg_key:opensource>\n\
+             <arg_value:opensource>Paris</arg_value:opensource>\n\
+             <arg_key:opensource>days</arg_key:opensource>\n\
+             <arg_value:opensource>3</arg_value:opensource>\n</tool_call:opensource>\n\
+             </tool_calls:opensource>"
+                .to_owned(),
+        ),
+        (
+            "longcat",
+            "<longcat_tool_call>",
+            "<longcat_tool_call>get_weather\n<longcat_arg_key>city</longcat_arg_key>\n\
+             <longcat_arg_value>Paris</longcat_arg_value>\n<longcat_arg_key>days</longcat_arg_key>\n\
+             <longcat_arg_value>3</longcat_arg_value>\n</longcat_tool_call>"
+                .to_owned(),
+        ),
         ("nemotron", "<TOOLCALL>", format!("<TOOLCALL>[{json}]</TOOLCALL>")),
         ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]")),
         ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]<|/tool_call|>")),
@@ -125,6 +144,8 @@ fn formats() -> Vec<(&'static str, &'static str, String)> {
             "<function=example_function_name>",
             format!("<function=get_weather>{ARGUMENTS}</function>"),
         ),
+        ("xlam", "[BEGIN OF FORMAT INSTRUCTION]", format!("[{json}]")),
+        ("xlam", "[BEGIN OF FORMAT INSTRUCTION]", format!("```json\n[{json}]\n```")),
         ("llama", LLAMA, "[get_weather(city='Paris', days=3)]".to_owned()),
         ("llama", LLAMA, format!("<function=get_weather>{ARGUMENTS}</function>")),
     ]
@@ -143,7 +164,9 @@ fn every_format_is_read() {
 /// Text before and after a call is content, the blanks around the call are nobody's.
 #[test]
 fn text_stays_around_calls() {
-    for (_, template, text) in formats().into_iter().filter(|(name, ..)| *name != "llama") {
+    for (_, template, text) in
+        formats().into_iter().filter(|(name, ..)| !matches!(*name, "llama" | "xlam"))
+    {
         let case = Case::new(template, &weather());
         case.check(&format!("Let me look.\n\n{text}"), "", "Let me look.", &[paris()]);
     }
@@ -167,6 +190,7 @@ fn calls_in_parallel() {
     for (name, template, text) in formats() {
         let twice = match name {
             "kimi" | "deepseek" | "deepseek_v31" => continue,
+            "xlam" => continue,
             "llama" if text.starts_with('[') => {
                 "[get_weather(city='Paris', days=3), get_weather(city='Paris', days=3)]".to_owned()
             }

@@ -11,6 +11,11 @@ fn every_syntax_is_cut() {
     for (name, template, text) in [
         ("think", "<think>", "<think>\nTwo halves.\n</think>\n\nOne."),
         ("mistral", "[THINK]", "[THINK]Two halves.[/THINK]One."),
+        (
+            "hunyuan_v3",
+            "set HYTK = ':opensource'",
+            "<think:opensource>Two halves.</think:opensource>One.",
+        ),
         ("seed", "<seed:think>", "<seed:think>Two halves.</seed:think>One."),
         (
             "cohere",

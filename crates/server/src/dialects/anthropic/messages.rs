@@ -52,6 +52,7 @@ impl Endpoint for Messages {
             tools,
             tool_choice,
             calls,
+            thinking_budget: thinking_budget(body)?,
             kwargs: template_kwargs(body, output.as_ref())?,
         };
         let (format, format_path) = format(body, output.as_ref())?;
@@ -65,6 +66,12 @@ impl Endpoint for Messages {
         let delivery = sampling::delivery(body, Delivery::Whole)?;
         Ok(Call { request, delivery, writer: MessagesWriter::default() })
     }
+}
+
+/// `thinking.budget_tokens`.
+fn thinking_budget(body: &Fields) -> Result<Option<usize>, ApiError> {
+    let Some(thinking) = body.object("thinking")? else { return Ok(None) };
+    thinking.count("budget_tokens", 1..=u32::MAX as usize)
 }
 
 /// Variables for the template from `thinking` and `output_config.effort`. Nobody's wish leaves the
@@ -84,7 +91,6 @@ fn template_kwargs(body: &Fields, output: Option<&Fields>) -> Result<Map<String,
                 return Err(ApiError::field("thinking.type", message));
             }
         };
-        thinking.count("budget_tokens", 1..=u32::MAX as usize)?;
         kwargs.insert("enable_thinking".to_owned(), on.into());
     }
     Ok(kwargs)

@@ -1,11 +1,11 @@
 //! `POST /v1/chat/completions`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::fields::{self, BOTH, StreamUsage};
 use super::tools::{self, Offer};
 use super::wire::{self, Envelope};
-use super::{format, messages};
+use super::{format, messages, thinking};
 use crate::answer::Head;
 use crate::app::App;
 use crate::describe::{Field, Shape, honoured, ignored, refused};
@@ -30,7 +30,9 @@ const OWN: &[Field] = &[
     honoured("parallel_tool_calls", Shape::Switch, "false allows one call at most"),
     honoured("chat_template_kwargs", Shape::Object, "variables for the model's template"),
     honoured("enable_thinking", Shape::Switch, "the template variable of this name"),
-    honoured("thinking", Shape::Object, "`{\"type\": \"enabled\"}` or `\"disabled\"`"),
+    honoured("thinking", Shape::Object, "`type`: `enabled` or `disabled`; `budget_tokens`"),
+    honoured("reasoning", Shape::Object, "`enabled`, `effort` and `max_tokens`, as above"),
+    honoured("thinking_budget", Shape::Whole, "tokens to think with at most, from 0"),
     honoured("reasoning_effort", Shape::Text, "the template variable; `none` turns thinking off"),
     honoured("modalities", Shape::List, "`[\"text\"]`"),
     refused("audio", "this server answers in text"),
@@ -66,7 +68,8 @@ impl Endpoint for Chat {
             tools,
             tool_choice,
             calls,
-            kwargs: template_kwargs(body)?,
+            thinking_budget: thinking::budget(body)?,
+            kwargs: thinking::template_kwargs(body)?,
         };
         let request = ChatRequest {
             n: sampling::n(body)?,
@@ -101,37 +104,6 @@ fn logprobs(body: &Fields) -> Result<Option<usize>, ApiError> {
             Err(ApiError::field("top_logprobs", "top_logprobs needs logprobs to be true"))
         }
     }
-}
-
-/// Variables for the template: `chat_template_kwargs`, and the fields that are shorter names of
-/// some of them. An explicit one wins.
-fn template_kwargs(body: &Fields) -> Result<Map<String, Value>, ApiError> {
-    let mut kwargs = Map::new();
-    if let Some(effort) = body.text("reasoning_effort")? {
-        kwargs.insert("reasoning_effort".to_owned(), effort.into());
-        if effort == "none" {
-            kwargs.insert("enable_thinking".to_owned(), false.into());
-        }
-    }
-    if let Some(thinking) = body.object("thinking")? {
-        let kind = thinking.required_text("type")?;
-        let on = match kind {
-            "disabled" => false,
-            "enabled" => true,
-            _ => {
-                let message = format!("thinking.type is `enabled` or `disabled`, not `{kind}`");
-                return Err(ApiError::field("thinking.type", message));
-            }
-        };
-        kwargs.insert("enable_thinking".to_owned(), on.into());
-    }
-    if let Some(on) = body.switch("enable_thinking")? {
-        kwargs.insert("enable_thinking".to_owned(), on.into());
-    }
-    if let Some(more) = body.object("chat_template_kwargs")? {
-        kwargs.extend(more.map().iter().map(|(key, value)| (key.clone(), value.clone())));
-    }
-    Ok(kwargs)
 }
 
 /// Writes chunks, or one `chat.completion`.

@@ -8,6 +8,7 @@ mod fields;
 mod format;
 mod messages;
 mod models;
+mod thinking;
 mod tools;
 mod wire;
 

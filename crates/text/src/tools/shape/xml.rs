@@ -14,7 +14,7 @@ pub(crate) struct XmlCalls {
     pub(crate) closes: &'static [&'static str],
     /// What a call begins with, up to its name.
     pub(crate) call: &'static [&'static str],
-    /// What ends the name. What is no tag of its own is left where it is.
+    /// What ends the name, be it what an argument begins with or the call's end.
     pub(crate) name_ends: &'static [&'static str],
     pub(crate) call_ends: &'static [&'static str],
     /// What an argument begins with, up to its name.
@@ -137,8 +137,10 @@ impl XmlParser {
                 let name = (self.format.read)(&input.rest()[..at]).0.to_owned();
                 out.begin(&name, None)?;
                 (self.name, self.n_arguments) = (name, 0);
-                let is_own = name_ends[which] == ">";
-                input.skip(at + if is_own { 1 } else { 0 });
+                let end = name_ends[which];
+                let format = self.format;
+                let goes_on = format.argument.contains(&end) || format.call_ends.contains(&end);
+                input.skip(at + if goes_on { 0 } else { end.len() });
                 self.at = At::Inside;
                 Ok(Step::On)
             }

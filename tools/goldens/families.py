@@ -44,7 +44,7 @@ def make_config(model_type, values):
 
 ROUTERS = (
     "mlp.gate.weight", "feed_forward.gate.weight", "mixer.gate.weight", "moe.gate.weight", "gate.wg.weight",
-    "router.weight",
+    "router.weight", "router.proj.weight",
 )
 
 
@@ -91,6 +91,10 @@ def randomise(model, seed):
             value = 0.5 * noise
         elif "embed_tokens" in name:
             value = noise * (p.shape[-1] ** -0.5 if one_plus else 1.0)
+        elif name.endswith(("router.scale", "per_expert_scale")):
+            value = 0.35 * noise + 1.0
+            if name.endswith("router.scale"):
+                value *= p.shape[-1] ** 0.5  # It is divided by this.
         elif name.endswith(ROUTERS):
             value = 2.5 * noise * p.shape[-1] ** -0.5
         else:
@@ -171,15 +175,16 @@ def router_margin(model, ids):
     """The smallest gap between the last chosen and the first left out expert: in logits, or, where they
     are not what is compared, in what is."""
     gaps = []
-    top_k = getattr(model.config, "num_experts_per_tok", None)
+    top_k = getattr(model.config, "num_experts_per_tok", getattr(model.config, "top_k_experts", None))
     n_experts = getattr(model.config, "num_experts", None)
 
     def look(module, args, out):
-        if out[0].dim() == 2 and out[0].shape[-1] == n_experts:
-            ranked, k = out[0].sort(-1, descending=True).values, getattr(module, "top_k", top_k)
+        logits = out if torch.is_tensor(out) else out[0]
+        if logits.dim() == 2 and logits.shape[-1] == n_experts:
+            ranked, k = logits.sort(-1, descending=True).values, getattr(module, "top_k", top_k)
             gaps.append((ranked[:, k - 1] - ranked[:, k]).min().item())
 
-    hooks = [m.register_forward_hook(look) for n, m in model.named_modules() if n.endswith("mlp.gate")]
+    hooks = [m.register_forward_hook(look) for n, m in model.named_modules() if n.endswith(("mlp.gate", "router.proj"))]
     logits(model, ids)
     for hook in hooks:
         hook.remove()

@@ -282,6 +282,8 @@ pub struct ExpertWeights<'a, B: Memory + ?Sized> {
     pub down_bias: Option<&'a B::Vector>,
     /// What is added to the score of each expert before the best are chosen.
     pub correction: Option<&'a B::Vector>,
+    /// What the weight of each expert is multiplied with at last, besides [`Experts::routed_scale`].
+    pub scales: Option<&'a B::Vector>,
 }
 
 impl<B: Memory + ?Sized> Clone for ExpertWeights<'_, B> {

@@ -148,6 +148,7 @@ fn experts_are_pytorchs() {
         down: &golden.weight("down", 3),
         down_bias: None,
         correction: None,
+        scales: None,
     };
     for (name, gating) in
         [("moe_softmax", Gating::SOFTMAX), ("moe_renormalised", Gating::SOFTMAX_OF_CHOSEN)]
@@ -177,6 +178,7 @@ fn corrections_groups_and_biases_are_pytorchs() {
         down: &golden.weight("many_down", 3),
         down_bias: Some(&golden.0["down_bias"]),
         correction: Some(&golden.0["correction"]),
+        scales: None,
     };
     let groups = |kept| Some(Groups { n: 4, kept, merit: GroupMerit::TwoLargest });
     for (name, groups, divisor) in [

@@ -12,7 +12,7 @@ use backend::ops::{ExpertWeights, MoeOps};
 use backend::{ExpertForm, Experts, GateUpRows};
 
 use crate::linear::{self, Finish, Meeting};
-use crate::{Buf, Cpu, Vector, math};
+use crate::{Buf, Cpu, math};
 
 use route::Router;
 
@@ -55,14 +55,14 @@ impl MoeOps for Cpu {
         out: &mut Buf,
     ) {
         assert_eq!((router.rows(), router.cols()), (x.rows(), spec.n), "a logit per expert");
-        let ExpertWeights { gate_up, gate_up_bias, down, down_bias, correction } = weights;
+        let ExpertWeights { gate_up, gate_up_bias, down, down_bias, .. } = weights;
         let cols = down.rows() / spec.n;
         let out = out.reshape(x.rows(), cols);
         if x.rows() == 0 {
             return;
         }
         SCRATCH.with_borrow_mut(|scratch| {
-            scratch.route(self, router, spec, correction);
+            scratch.route(self, router, spec, weights);
             scratch.sort(x, spec.top_k);
             scratch.meet(spec.form.rows_per_column() * spec.inner);
             let room = scratch.choices.len();
@@ -102,12 +102,15 @@ impl MoeOps for Cpu {
 
 impl Scratch {
     /// Chooses the experts of every row.
-    fn route(&mut self, cpu: &Cpu, router: &Buf, spec: &Experts, correction: Option<&Vector>) {
+    fn route(&mut self, cpu: &Cpu, router: &Buf, spec: &Experts, weights: ExpertWeights<'_, Cpu>) {
         self.choices.clear();
-        let correction = correction.map(|correction| &correction.0[..]);
+        let correction = weights.correction.map(|correction| &correction.0[..]);
+        let scale = |expert: usize| weights.scales.map_or(1.0, |scales| scales.0[expert]);
         for row in 0..router.rows() {
             let choices = &mut self.choices;
-            let found = |expert, weight| choices.push(Choice { expert, row, weight });
+            let found = |expert, weight: f32| {
+                choices.push(Choice { expert, row, weight: weight * scale(expert) });
+            };
             self.router.route(cpu.kernels.ops, router.row(row), (spec, correction), found);
         }
     }

@@ -58,6 +58,12 @@ impl<B: Backend> NormWeights<B> {
         Ok(NormWeights { gain, kind: norm.gain, eps: norm.eps, center: norm.center, bias })
     }
 
+    /// An RMS norm with these gains.
+    pub(crate) fn rms(b: &B, gain: &[f32], eps: f32) -> Self {
+        let (center, kind) = (NormCenter::Zero, NormGain::Stored);
+        NormWeights { center, gain: b.vector(gain), kind, bias: None, eps }
+    }
+
     pub(crate) fn apply(&self, b: &B, x: &B::Buf, out: &mut B::Buf) {
         b.norm(x, self.row_norm(), out);
     }

@@ -100,6 +100,7 @@ impl ExpertLinear {
         let mut names = vec![
             format!("{parent}.switch_mlp.{projection}"),
             format!("{parent}.experts.{projection}"),
+            format!("{parent}.experts.switch_glu.{projection}"),
         ];
         if self.projection == "down_proj" {
             names.push(format!("{parent}.output_linear"));

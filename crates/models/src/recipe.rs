@@ -289,6 +289,8 @@ pub enum Ffn {
     Plain(PlainFfn),
     /// A router and many small gated layers.
     Moe(MoeFfn),
+    /// A gated layer and experts, each between norms of its own.
+    Twin(Box<TwinFfn>),
     /// What the token brings along for this layer, gated by the residual stream.
     LayerInput(LayerInputFfn),
 }
@@ -352,7 +354,7 @@ pub enum GateUp {
 /// A mixture of experts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MoeFfn {
-    /// What it is called in its layer, usually `mlp`.
+    /// What it is called in its layer, usually `mlp`. Empty where its parts lie in the layer itself.
     pub name: &'static str,
     /// What chooses experts.
     pub router: Router,
@@ -362,8 +364,28 @@ pub struct MoeFfn {
     pub expert_bias: Bias,
     /// How a stack has gate and up of each expert, where it has them together.
     pub joined_rows: JoinedRows,
+    /// What the weight of each expert is multiplied with at last: a tensor of this name in the mixture.
+    pub scales: Option<&'static str>,
     /// What every row passes through besides.
     pub shared: Shared,
+}
+
+/// A gated layer and a mixture of experts side by side, between more norms than a step has: the sum of
+/// `dense_after(dense(x))` and `experts_after(experts(experts_before(r)))`, where `x` is what the step
+/// reads and `r` the residual stream. The router reads `r` divided by its root mean square, times
+/// `router.scale` and the inverse root of its columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TwinFfn {
+    /// What every row passes through.
+    pub dense: GatedFfn,
+    /// Applied to what that says.
+    pub dense_after: Norm,
+    /// Applied to what the experts read.
+    pub experts_before: Norm,
+    /// The experts, with nothing beside them.
+    pub experts: MoeFfn,
+    /// Applied to what they say.
+    pub experts_after: Norm,
 }
 
 /// The part of a mixture of experts that every row passes through.

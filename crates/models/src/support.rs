@@ -101,6 +101,7 @@ impl Support {
     fn look_at_ffn(&mut self, ffn: &Ffn) {
         self.layers.insert(match ffn {
             Ffn::Moe(_) => "experts".to_owned(),
+            Ffn::Twin(_) => "experts beside a gated feed-forward".to_owned(),
             Ffn::Gated(_) | Ffn::Plain(_) => format!("{} feed-forward", variant(ffn)),
             other => variant(other),
         });

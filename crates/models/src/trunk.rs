@@ -127,6 +127,7 @@ impl Trunk {
             experts,
             expert_bias: Bias::Absent,
             joined_rows: JoinedRows::GateThenUp,
+            scales: None,
             shared: Shared::None,
         }
     }

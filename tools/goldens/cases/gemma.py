@@ -26,4 +26,14 @@ CASES = {
         {},
         {"sliding_window": 25, "hidden_activation": "silu"},
     ),
+    # As the 26B is: experts beside every feed-forward layer, no inputs for layers.
+    "gemma4_experts": (
+        "gemma4_text",
+        {**SIZES, **ROPES, "num_hidden_layers": 2, "layer_types": [S, F], "sliding_window": 24, "intermediate_size": 24,
+         "global_head_dim": 24, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+         "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 5, "top_k_experts": 2,
+         "moe_intermediate_size": 8},
+        {},
+        {"top_k_experts": 3, "sliding_window": 25},
+    ),
 }

@@ -14,7 +14,7 @@ impl MoeOps for Reference {
         out: &mut Buf,
     ) {
         assert_eq!((router.rows, router.cols), (x.rows, spec.n), "one router logit per expert");
-        let ExpertWeights { gate_up, gate_up_bias, down, down_bias, correction } = weights;
+        let ExpertWeights { gate_up, gate_up_bias, down, down_bias, correction, scales } = weights;
         let cols = down.rows / spec.n;
         let bias = |bias: Option<&Vec<f32>>, row: usize| bias.map_or(0.0, |b| f64::from(b[row]));
         let n_hidden = spec.form.rows_per_column() * spec.inner;
@@ -23,6 +23,7 @@ impl MoeOps for Reference {
         for r in 0..x.rows {
             let mut sum = vec![0.0f64; cols];
             for (expert, weight) in route(router.row(r), spec, correction) {
+                let weight = weight * scales.map_or(1.0, |scales| f64::from(scales[expert]));
                 let rows = expert * n_hidden..(expert + 1) * n_hidden;
                 let product = |row| dot(x.row(r), gate_up.row(row)) + bias(gate_up_bias, row);
                 let hidden: Vec<f32> = rows.map(|row| product(row) as f32).collect();

@@ -9,8 +9,8 @@ use backend::Values;
 use super::*;
 use crate::config::whole;
 use crate::recipe::{
-    Ffn, GatedFfn, KeysValues, Layer, LayerInputFfn, LayerInputs, LayerScalars, Mixer, Norms, Step,
-    ValueNorm,
+    Correction, Ffn, GatedFfn, KeysValues, Layer, LayerInputFfn, LayerInputs, LayerScalars, Mixer,
+    MoeFfn, Norms, Router, Step, TwinFfn, ValueNorm,
 };
 use crate::rope::{RopeParams, RopeShape, intern};
 
@@ -19,12 +19,6 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     if c.get("use_bidirectional_attention") == Some(&json!("all")) {
         let problem = "is \"all\": models that look ahead cannot generate text";
         return Err(Error::config("use_bidirectional_attention", problem));
-    }
-    if c.is_on("enable_moe_block")? {
-        return Err(Error::config(
-            "enable_moe_block",
-            "is true: experts are not supported here yet",
-        ));
     }
     let trunk = Trunk::read(c)?;
     let views = views(c, &trunk)?;
@@ -48,7 +42,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
             ),
             Step::new(
                 norms(&trunk, "pre_feedforward_layernorm", "post_feedforward_layernorm"),
-                Ffn::Gated(ffn),
+                if c.is_on("enable_moe_block")? { twin(c, &trunk, ffn)? } else { Ffn::Gated(ffn) },
             ),
         ];
         if let Some(inputs) = &inputs {
@@ -175,6 +169,28 @@ fn gated(c: &Config, trunk: &Trunk, is_sharing: bool) -> Result<GatedFfn, Error>
     let inner = c.need_size("intermediate_size")?;
     let is_double = is_sharing && c.is_on("use_double_wide_mlp")?;
     Ok(trunk.gated(if is_double { 2 * inner } else { inner }))
+}
+
+/// Experts beside a layer that every row passes through.
+fn twin(c: &Config, trunk: &Trunk, dense: GatedFfn) -> Result<Ffn, Error> {
+    let [n, top_k] = expert_counts(c)?;
+    let experts = Experts {
+        n,
+        top_k,
+        inner: c.need_size("moe_intermediate_size")?,
+        gating: Gating::SOFTMAX_OF_CHOSEN,
+        routed_scale: 1.0,
+        form: ExpertForm::gated(trunk.activation),
+    };
+    let router = Router { name: "router.proj", bias: Bias::Absent, correction: Correction::Absent };
+    let scales = Some("router.per_expert_scale");
+    Ok(Ffn::Twin(Box::new(TwinFfn {
+        dense,
+        dense_after: trunk.norm("post_feedforward_layernorm_1"),
+        experts_before: trunk.norm("pre_feedforward_layernorm_2"),
+        experts: MoeFfn { name: "", router, scales, ..trunk.mixture(experts) },
+        experts_after: trunk.norm("post_feedforward_layernorm_2"),
+    })))
 }
 
 /// A rotation of its own for each kind of layer.

@@ -137,6 +137,7 @@ fn expert_counts(c: &Config) -> Result<[usize; 2], Error> {
         "num_experts_per_tok",
         "num_experts_per_token",
         "experts_per_token",
+        "top_k_experts",
         "moe_topk",
         "moe_k",
     ]);

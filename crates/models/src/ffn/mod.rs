@@ -4,6 +4,7 @@ mod gated;
 mod layer_input;
 mod moe;
 mod plain;
+mod twin;
 
 use backend::Backend;
 
@@ -19,6 +20,7 @@ pub(crate) enum FfnWeights<B: Backend> {
     Gated(gated::GatedWeights<B>),
     Plain(plain::PlainWeights<B>),
     Moe(moe::MoeWeights<B>),
+    Twin(twin::TwinWeights<B>),
     LayerInput(layer_input::LayerInputWeights<B>),
 }
 
@@ -28,6 +30,7 @@ pub(crate) fn modules(ffn: &Ffn, layer: &str, hidden: usize) -> Vec<Module> {
         Ffn::Gated(gated) => gated.modules(layer, hidden),
         Ffn::Plain(plain) => plain.modules(layer, hidden),
         Ffn::Moe(moe) => moe.modules(layer, hidden),
+        Ffn::Twin(twin) => twin.modules(layer, hidden),
         Ffn::LayerInput(input) => input.modules(layer, hidden),
     }
 }
@@ -38,6 +41,7 @@ pub(crate) fn measure(ffn: &Ffn, hidden: usize, sizes: &mut ScratchSizes) {
         Ffn::Gated(gated) => gated.measure(sizes),
         Ffn::Plain(plain) => plain.measure(sizes),
         Ffn::Moe(moe) => moe.measure(hidden, sizes),
+        Ffn::Twin(twin) => twin.measure(hidden, sizes),
         Ffn::LayerInput(input) => input.measure(sizes),
     }
 }
@@ -52,6 +56,7 @@ impl<B: Backend> FfnWeights<B> {
                 FfnWeights::Plain(plain::PlainWeights::load(loader, b, plain, layer)?)
             }
             Ffn::Moe(moe) => FfnWeights::Moe(moe::MoeWeights::load(loader, b, moe, layer)?),
+            Ffn::Twin(twin) => FfnWeights::Twin(twin::TwinWeights::load(loader, b, twin, layer)?),
             Ffn::LayerInput(input) => FfnWeights::LayerInput(layer_input::LayerInputWeights::load(
                 loader, b, input, layer,
             )?),
@@ -70,6 +75,7 @@ impl<B: Backend> FfnWeights<B> {
             FfnWeights::Gated(gated) => gated.forward(b, wiring, s),
             FfnWeights::Plain(plain) => plain.forward(b, wiring, s),
             FfnWeights::Moe(moe) => moe.forward(b, wiring, s),
+            FfnWeights::Twin(twin) => twin.forward(b, wiring, s),
             FfnWeights::LayerInput(input) => input.forward(b, pass, wiring, s),
         }
     }

@@ -22,8 +22,13 @@ struct Projections {
 }
 
 impl MoeFfn {
+    /// The full name of it in `layer`.
+    fn name_in(&self, layer: &str) -> String {
+        if self.name.is_empty() { layer.to_owned() } else { format!("{layer}.{}", self.name) }
+    }
+
     fn router(&self, layer: &str, hidden: usize) -> Linear {
-        let name = format!("{layer}.{}.{}", self.name, self.router.name);
+        let name = format!("{}.{}", self.name_in(layer), self.router.name);
         Linear { bias: self.router.bias, ..Linear::new(name, self.experts.n, hidden) }
     }
 
@@ -32,15 +37,20 @@ impl MoeFfn {
         match self.router.correction {
             Correction::Absent => None,
             Correction::Stored(name) | Correction::IfStored(name) => {
-                Some(format!("{layer}.{}.{name}", self.name))
+                Some(format!("{}.{name}", self.name_in(layer)))
             }
         }
+    }
+
+    /// The full name of what weights are multiplied with, if anything is.
+    fn scales(&self, layer: &str) -> Option<String> {
+        self.scales.map(|name| format!("{}.{name}", self.name_in(layer)))
     }
 
     fn projections(&self, layer: &str, hidden: usize) -> Projections {
         let inner = self.experts.inner;
         let experts = |projection, rows, cols| ExpertLinear {
-            parent: format!("{layer}.{}", self.name),
+            parent: self.name_in(layer),
             projection,
             n: self.experts.n,
             top_k: self.experts.top_k,
@@ -73,8 +83,8 @@ impl MoeFfn {
 
     pub(super) fn modules(&self, layer: &str, hidden: usize) -> Vec<Module> {
         let mut list = vec![Module::Linear(self.router(layer, hidden))];
-        let correction = self.correction(layer);
-        list.extend(correction.map(|name| Module::Vector { name, shape: vec![self.experts.n] }));
+        let vectors = self.correction(layer).into_iter().chain(self.scales(layer));
+        list.extend(vectors.map(|name| Module::Vector { name, shape: vec![self.experts.n] }));
         let Projections { gate, up, down } = self.projections(layer, hidden);
         list.extend(gate.into_iter().chain([up, down]).map(Module::Experts));
         if let Some((ffn, gate)) = self.shared(layer, hidden) {
@@ -101,6 +111,7 @@ pub(crate) struct MoeWeights<B: Backend> {
     experts: Experts,
     router: LinearWeights<B>,
     correction: Option<B::Vector>,
+    scales: Option<B::Vector>,
     gate_up: B::Weight,
     gate_up_bias: Option<B::Vector>,
     down: B::Weight,
@@ -130,34 +141,45 @@ impl<B: Backend> MoeWeights<B> {
             None => None,
         };
         let vector = |values: Option<Vec<f32>>| values.map(|values| b.vector(&values));
-        let correction = match moe.correction(layer) {
-            Some(name) => Some(loader.numbers(&name, experts.n)?),
-            None => None,
-        };
+        let numbers =
+            |name: Option<String>| name.map(|name| loader.numbers(&name, experts.n)).transpose();
+        let (correction, scales) = (numbers(moe.correction(layer))?, numbers(moe.scales(layer))?);
         Ok(MoeWeights {
-            experts,
             router: LinearWeights::load(loader, b, &[moe.router(layer, hidden)])?,
             correction: vector(correction),
+            scales: vector(scales),
             gate_up: b.weight(&entrance.weight),
             gate_up_bias: vector(entrance.bias),
             down: b.weight(&loader.experts(&down)?),
             down_bias: vector(loader.expert_bias(&down)?),
             shared,
+            experts,
         })
     }
 
-    pub(super) fn forward(&self, b: &B, wiring: &Wiring<'_, B>, s: &mut Scratch<B>) {
-        let x = wiring.rows(b, &s.x, &mut s.h);
-        let said = wiring.said(&mut s.y, &mut s.more);
-        self.router.apply(b, Input::Rows(x), Output::Into(&mut s.router));
+    /// The logits of the router for rows that it reads as `input`.
+    pub(super) fn choose(&self, b: &B, input: Input<'_, B>, router: &mut B::Buf) {
+        self.router.apply(b, input, Output::Into(router));
+    }
+
+    /// What the experts that `router` chooses say about `x`.
+    pub(super) fn ask(&self, b: &B, x: &B::Buf, router: &B::Buf, out: &mut B::Buf) {
         let weights = ExpertWeights {
             gate_up: &self.gate_up,
             gate_up_bias: self.gate_up_bias.as_ref(),
             down: &self.down,
             down_bias: self.down_bias.as_ref(),
             correction: self.correction.as_ref(),
+            scales: self.scales.as_ref(),
         };
-        b.experts(x, &s.router, &self.experts, weights, said);
+        b.experts(x, router, &self.experts, weights, out);
+    }
+
+    pub(super) fn forward(&self, b: &B, wiring: &Wiring<'_, B>, s: &mut Scratch<B>) {
+        let x = wiring.rows(b, &s.x, &mut s.h);
+        let said = wiring.said(&mut s.y, &mut s.more);
+        self.choose(b, Input::Rows(x), &mut s.router);
+        self.ask(b, x, &s.router, said);
         if let Some(shared) = &self.shared {
             shared.ffn.enter(b, Input::Rows(x), &mut s.inner);
             let inner = Input::Rows(&s.inner);

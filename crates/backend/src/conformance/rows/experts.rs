@@ -18,14 +18,19 @@ pub(super) struct Mixture {
     /// Of gate and up, and of down.
     biases: Option<[Vec<f32>; 2]>,
     correction: Option<Vec<f32>>,
+    scales: Option<Vec<f32>>,
 }
 
 impl Mixture {
     /// For messages.
     pub(super) fn name(&self) -> String {
         let (biases, correction) = (self.biases.is_some(), self.correction.is_some());
-        let Mixture { spec, gate_up, .. } = self;
-        format!("experts {spec:?} {}, biases: {biases}, correction: {correction}", gate_up.name)
+        let Mixture { spec, gate_up, scales, .. } = self;
+        let scales = scales.is_some();
+        format!(
+            "experts {spec:?} {}, biases: {biases}, correction: {correction}, scales: {scales}",
+            gate_up.name
+        )
     }
 
     /// Rows and their router logits, which come in steps, so that there are ties. No two of them are
@@ -51,12 +56,14 @@ impl Mixture {
         let vector = |values: &Vec<f32>| device.vector(values);
         let biases = self.biases.as_ref().map(|biases| biases.each_ref().map(vector));
         let correction = self.correction.as_ref().map(vector);
+        let scales = self.scales.as_ref().map(vector);
         let weights = ExpertWeights {
             gate_up: &device.weight(std::slice::from_ref(&self.gate_up)),
             gate_up_bias: biases.as_ref().map(|[gate_up, _]| gate_up),
             down: &device.weight(std::slice::from_ref(&self.down)),
             down_bias: biases.as_ref().map(|[_, down]| down),
             correction: correction.as_ref(),
+            scales: scales.as_ref(),
         };
         device.experts(x, router, &self.spec, weights, out);
     }
@@ -141,6 +148,8 @@ pub(super) fn mixtures(rng: &mut Rng) -> Vec<Mixture> {
                 Correction::Steps => Some(rng.vector(spec.n).into_iter().map(steps).collect()),
                 Correction::Any => Some(rng.vector(spec.n)),
             },
+            // Drawn apart, so that the numbers of the others stay what they were.
+            scales: (i % 3 == 1).then(|| Rng::new(23 + i as u64).vector(spec.n)),
             spec,
         }
     };

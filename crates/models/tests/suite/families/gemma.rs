@@ -16,6 +16,11 @@ fn gemma4_with_keys_that_are_values() {
     check("gemma4_unified");
 }
 
+#[test]
+fn gemma4_with_experts_beside_every_feed_forward_layer() {
+    check("gemma4_experts");
+}
+
 /// Older configs say once for all full layers what newer ones say layer by layer.
 #[test]
 fn heads_of_full_layers_are_found_in_both_forms_of_config() {

@@ -87,6 +87,10 @@ CASES |= {
     "granite": ("granite", "granite", {**PLAIN, "embedding_multiplier": 3.0, "attention_multiplier": 0.2,
                                        "residual_multiplier": 0.4, "logits_scaling": 2.0, **TIED}, [T.Q8_0, T.Q4_0]),
     "hunyuan_dense": ("hunyuan-dense", "hunyuan_v1_dense", {**SMALL, **TIED}, [T.Q8_0, T.Q4_0]),
+    "lfm2": ("lfm2", "lfm2", {
+        **{k: v for k, v in PLAIN.items() if k != "rms_norm_eps"}, "norm_eps": 1e-5, "num_hidden_layers": 3,
+        "layer_types": ["conv", "full_attention", "conv"], "conv_L_cache": 3, "conv_bias": False,
+        "block_auto_adjust_ff_dim": False, **TIED}, [T.Q8_0, T.Q4_0]),
     "ministral3": ("mistral3", "ministral3", {
         **SMALL, "sliding_window": None, "tie_word_embeddings": False,
         "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.4, "mscale": 1.0, "mscale_all_dim": 1.0}}, [T.Q8_0, T.Q4_0]),
@@ -135,6 +139,12 @@ TWISTS = {
         "block_sparse_moe.router": "ffn_gate_inp", "block_sparse_moe.experts.gate": "ffn_gate_exps",
         "block_sparse_moe.experts.up": "ffn_up_exps", "block_sparse_moe.experts.down": "ffn_down_exps",
     },
+    "lfm2": {
+        "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm", "operator_norm": "attn_norm",
+        "self_attn.k_layernorm": "attn_k_norm", "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
+        "conv.out_proj": "shortconv.out_proj", "ffn_norm": "ffn_norm", "feed_forward.w1": "ffn_gate",
+        "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
+    },
     "hunyuan-dense": {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
 }
 PERMUTED = ("llama", "granite", "granitemoe", "smollm3", "mistral3")
@@ -142,7 +152,10 @@ PERMUTED = ("llama", "granite", "granitemoe", "smollm3", "mistral3")
 
 def gguf_name(arch, path):
     module, kind = path.rsplit(".", 1)
-    top = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    top = {
+        "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+        "model.embedding_norm": "token_embd_norm",
+    }
     if module in top:
         return f"{top[module]}.{kind}"
     _, _, layer, part = module.split(".", 3)
@@ -219,6 +232,10 @@ def tensors(arch, config, model, types, seed):
         if permuted:
             w = halves_to_pairs(w, heads)
         name = gguf_name(arch, path)
+        if w.ndim == 3 and "conv" in name:
+            w = w.squeeze(1)
+            out[name] = (w, T.F32)
+            continue
         if w.ndim == 1 or "ffn_gate_inp" in name or "norm" in name or name.endswith("bias"):
             stored = w + 1 if arch == "gemma3" and "norm" in name else w
             out[name] = (stored.reshape(-1) if w.shape[0] == 1 else stored, T.F32)
@@ -242,11 +259,15 @@ def metadata(writer, arch, config):
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    kv_heads = config.num_key_value_heads
+    if arch == "lfm2":
+        writer.add_shortconv_l_cache(config.conv_L_cache)
+        kv_heads = [0 if kind == "conv" else kv_heads for kind in config.layer_types]
+    writer.add_head_count_kv(kv_heads)
     if hasattr(config, "layer_norm_eps"):
         writer.add_layer_norm_eps(config.layer_norm_eps)
     else:
-        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_layer_norm_rms_eps(config.norm_eps if arch == "lfm2" else config.rms_norm_eps)
     writer.add_rope_freq_base(rope_parameters["rope_theta"])
     writer.add_key_length(head_dim)
     if arch == "llama":

@@ -126,7 +126,8 @@ impl Golden<'_> {
     /// the best instructions there are.
     pub(crate) fn check_all(&self) {
         self.check(&Reference, REFERENCE);
-        let is_mixture = |branch: &Branch| matches!(branch, Branch::Ffn(Ffn::Moe(_) | Ffn::Twin(_)));
+        let is_mixture =
+            |branch: &Branch| matches!(branch, Branch::Ffn(Ffn::Moe(_) | Ffn::Twin(_)));
         let has_experts = self.spec.layers.iter().flat_map(Layer::branches).any(is_mixture);
         let int8 = if has_experts { INT8_EXPERTS } else { INT8 };
         for (activations, tolerance) in [(Activations::Exact, EXACT), (Activations::Int8, int8)] {

@@ -72,3 +72,8 @@ fn mixtures_of_experts() {
         check(case);
     }
 }
+
+#[test]
+fn convolutions_and_attention() {
+    check("lfm2");
+}

@@ -143,6 +143,22 @@ pub(super) const ARCHS: &[Arch] = &[
     },
     Arch {
         layer: &[
+            ("attn_norm", "operator_norm"),
+            ("attn_output", "self_attn.out_proj"),
+            ("attn_q_norm", "self_attn.q_layernorm"),
+            ("attn_k_norm", "self_attn.k_layernorm"),
+            ("shortconv.in_proj", "conv.in_proj"),
+            ("shortconv.conv", "conv.conv"),
+            ("shortconv.out_proj", "conv.out_proj"),
+            ("ffn_norm", "ffn_norm"),
+            ("ffn_gate", "feed_forward.w1"),
+            ("ffn_up", "feed_forward.w3"),
+            ("ffn_down", "feed_forward.w2"),
+        ],
+        ..plain("lfm2", "lfm2", "Lfm2ForCausalLM")
+    },
+    Arch {
+        layer: &[
             ("attn_q", "attention.self.query"),
             ("attn_k", "attention.self.key"),
             ("attn_v", "attention.self.value"),
@@ -182,8 +198,13 @@ const fn permuted(name: &'static str, model_type: &'static str, class: &'static 
 }
 
 /// Modules outside the layers.
-const MODEL: [(&str, &str); 3] =
-    [("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head")];
+const MODEL: [(&str, &str); 4] = [
+    ("token_embd", "model.embed_tokens"),
+    ("output_norm", "model.norm"),
+    ("output", "lm_head"),
+    // The last norm of LFM2, for all its name.
+    ("token_embd_norm", "model.embedding_norm"),
+];
 
 /// Modules outside the layers of a bert, whose layers are an `encoder` rather than the `model`.
 const BERT_MODEL: [(&str, &str); 4] = [

@@ -227,8 +227,32 @@ fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Res
             let is_normed = tensors.iter().any(|tensor| tensor.name == name);
             out.insert("use_qk_norm".into(), json!(is_normed));
         }
+        "lfm2" => convolutions(hyper, out)?,
         _ => {}
     }
+    Ok(())
+}
+
+/// Layers without heads of keys are convolutions. The width of feed-forward layers is the final one.
+fn convolutions(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+    let key = hyper.key("attention.head_count_kv");
+    let kv_heads = out["num_key_value_heads"].clone();
+    if let Some(list) = kv_heads.as_array() {
+        let heads: Vec<u64> = list.iter().filter_map(Json::as_u64).collect();
+        let of_layer = |n: &u64| if *n == 0 { "conv" } else { "full_attention" };
+        let all = heads.iter().filter(|n| **n > 0);
+        let most = all.clone().max().ok_or_else(|| hyper.metadata.missing(&key, "some heads"))?;
+        if all.clone().any(|n| n != most) {
+            let found = kv_heads.to_string();
+            return Err(hyper.metadata.bad(&key, "the same number for all layers", found));
+        }
+        out.insert("num_key_value_heads".into(), json!(most));
+        let types: Vec<_> = heads.iter().map(of_layer).collect();
+        out.insert("layer_types".into(), json!(types));
+    }
+    out.insert("conv_L_cache".into(), json!(hyper.required("shortconv.l_cache")?));
+    out.insert("conv_bias".into(), json!(false));
+    out.insert("block_auto_adjust_ff_dim".into(), json!(false));
     Ok(())
 }
 

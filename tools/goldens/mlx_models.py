@@ -177,9 +177,11 @@ def randomise(model, seed):
             value = 1.0 + 0.35 * noise
         elif name.endswith("layer_scalar"):
             value = 1.0 + 0.3 * noise
+        elif name.endswith(("correction_bias", "expert_bias")):
+            value = 0.3 * np.abs(noise)  # mlx-lm takes experts of groups it left out for such of zero.
         elif "embed_tokens" in name:
             value = noise
-        elif name.endswith(("gate.weight", "router.weight")):
+        elif name.endswith(("gate.weight", "router.weight", "gate.gate_proj.weight", "router.layer.weight")):
             value = 2.5 * noise * p.shape[-1] ** -0.5
         else:
             value = 1.3 * noise * p.shape[-1] ** -0.5

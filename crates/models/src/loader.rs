@@ -5,6 +5,7 @@
 
 mod experts;
 mod latent;
+mod spelling;
 
 use std::collections::BTreeSet;
 
@@ -59,6 +60,7 @@ impl<'a> Loader<'a> {
     /// Settles the head and checks that nothing the model needs is there without being asked for.
     pub(crate) fn new(spec: &ModelSpec, checkpoint: &'a Checkpoint) -> Result<Loader<'a>, Error> {
         let mut loader = Loader { spec: spec.clone(), checkpoint, notes: Vec::new() };
+        loader.settle_names();
         loader.settle_head()?;
         loader.settle_gains();
         loader.refuse_factors_of_mlx()?;

@@ -102,8 +102,13 @@ impl ExpertLinear {
             format!("{parent}.experts.{projection}"),
             format!("{parent}.experts.switch_glu.{projection}"),
         ];
-        if self.projection == "down_proj" {
-            names.push(format!("{parent}.output_linear"));
+        match self.projection {
+            "up_proj" => names.push(format!("{parent}.switch_mlp.fc1")),
+            "down_proj" => {
+                names.push(format!("{parent}.switch_mlp.fc2"));
+                names.push(format!("{parent}.output_linear"));
+            }
+            _ => {}
         }
         names
     }

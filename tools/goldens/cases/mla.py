@@ -1,5 +1,6 @@
 """Cases with multi-head latent attention."""
 
+from .dense import MLX
 from .sizes import SIZES, rope, without
 
 LATENT = dict(
@@ -50,5 +51,21 @@ CASES = {
          "routed_scaling_factor": 1.7, "tie_word_embeddings": False, **rope("default", 100.0)},
         {},
         {"norm_topk_prob": False, "routed_scaling_factor": 1.0, "num_experts_per_tok": 2},
+    ),
+}
+
+# name -> (module of mlx-lm, config, group, bits)
+MLX_LATENT = dict(
+    num_key_value_heads=4, kv_lora_rank=32, q_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=32, v_head_dim=16,
+    n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32, intermediate_size=64,
+    first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.7, rope_scaling=None, attention_bias=False,
+    tie_word_embeddings=False,
+)
+MLX_CASES = {
+    "deepseek_v3_affine4": (
+        "deepseek_v3", {"model_type": "deepseek_v3", **MLX, **MLX_LATENT, "n_group": 2, "topk_group": 1}, 32, 4,
+    ),
+    "glm4_moe_lite_affine4": (
+        "glm4_moe_lite", {"model_type": "glm4_moe_lite", **MLX, **MLX_LATENT, "n_group": 1, "topk_group": 1}, 32, 4,
     ),
 }

@@ -1,5 +1,6 @@
 """Cases of mixtures of experts."""
 
+from .dense import MLX
 from .sizes import SIZES, rope, without
 
 MOE = dict(moe_intermediate_size=16, num_experts_per_tok=2)
@@ -66,5 +67,25 @@ CASES = {
          "tie_word_embeddings": False, **rope("default", 100.0)},
         {},
         {"moe_topk": [3, 2]},
+    ),
+}
+
+# name -> (module of mlx-lm, config, group, bits)
+MLX_CASES = {
+    "ling_affine4": (
+        "bailing_moe",
+        {"model_type": "bailing_moe", **MLX, "intermediate_size": 64, "moe_intermediate_size": 32, "num_experts": 8,
+         "num_experts_per_tok": 2, "num_shared_experts": 2, "norm_topk_prob": True, "n_group": 4, "topk_group": 2,
+         "first_k_dense_replace": 1, "score_function": "sigmoid", "moe_router_enable_expert_bias": True,
+         "routed_scaling_factor": 2.5, "use_qk_norm": True, "partial_rotary_factor": 0.5, "use_qkv_bias": True,
+         "tie_word_embeddings": False},
+        32, 4,
+    ),
+    "bailing_softmax_affine4": (
+        "bailing_moe",
+        {"model_type": "bailing_moe", **MLX, "intermediate_size": 64, "moe_intermediate_size": 32, "num_experts": 4,
+         "num_experts_per_tok": 2, "num_shared_experts": 1, "norm_topk_prob": True, "first_k_dense_replace": 0,
+         "tie_word_embeddings": True},
+        32, 4,
     ),
 }

@@ -1,5 +1,6 @@
 """Cases of families with layers that carry a state: Mamba-2, short convolutions, Kimi's delta rule."""
 
+from .dense import MLX
 from .sizes import SIZES, rope, without
 
 PLAIN = without(SIZES, "head_dim", "rms_norm_eps")
@@ -103,5 +104,39 @@ CASES = {
          "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.7, "tie_word_embeddings": False},
         {},
         {"num_experts_per_tok": 3, "rms_norm_eps": 1e-1},
+    ),
+}
+
+# name -> (module of mlx-lm, config, group, bits)
+MLX_CASES = {
+    "lfm2_moe_affine4": (
+        "lfm2_moe",
+        {"model_type": "lfm2_moe", **without(MLX, "rms_norm_eps"), "norm_eps": 1e-5, "intermediate_size": 64,
+         "moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True,
+         "use_expert_bias": True, "num_dense_layers": 1, "conv_bias": False, "conv_L_cache": 3,
+         "layer_types": ["conv", "full_attention"], "tie_word_embeddings": True},
+        32, 4,
+    ),
+    "nemotron_h_affine4": (
+        "nemotron_h",
+        {"model_type": "nemotron_h", **without(MLX, "num_hidden_layers", "rms_norm_eps"), "head_dim": 16,
+         "attention_bias": False, "layer_norm_epsilon": 1e-5, "num_hidden_layers": 4,
+         "hybrid_override_pattern": "ME*-", "intermediate_size": 64, "mamba_num_heads": 4,
+         "mamba_head_dim": 16, "mamba_proj_bias": False, "ssm_state_size": 16, "conv_kernel": 4, "n_groups": 2,
+         "mlp_bias": False, "use_bias": False, "use_conv_bias": True, "moe_intermediate_size": 32,
+         "moe_shared_expert_intermediate_size": 32, "n_group": 1, "topk_group": 1, "n_routed_experts": 4,
+         "n_shared_experts": 1, "num_experts_per_tok": 2, "norm_topk_prob": True, "routed_scaling_factor": 1.7,
+         "tie_word_embeddings": False},
+        32, 4,
+    ),
+    "granitemoehybrid_affine4": (
+        "granitemoehybrid",
+        {"model_type": "granitemoehybrid", **MLX, "intermediate_size": 32, "shared_intermediate_size": 64,
+         "num_local_experts": 4, "num_experts_per_tok": 2, "layer_types": ["mamba", "attention"],
+         "attention_bias": False, "embedding_multiplier": 2.0, "attention_multiplier": 0.25, "logits_scaling": 2.0,
+         "residual_multiplier": 0.6, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_proj_bias": False,
+         "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_n_groups": 1, "mamba_conv_bias": True,
+         "position_embedding_type": "nope", "tie_word_embeddings": True},
+        32, 4,
     ),
 }

@@ -50,6 +50,7 @@ mod state_space;
 
 families! {
     arcee: "arcee";
+    bailing_moe: "bailing_moe", "bailing_moe_v2";
     cohere: "cohere";
     cohere2: "cohere2";
     deepseek_v2: "deepseek_v2";

@@ -1,6 +1,7 @@
 //! Families with multi-head latent attention.
 
 use super::check;
+use crate::packings;
 
 #[test]
 fn youtu_with_biases_and_either_order_of_rotary_pairs() {
@@ -33,4 +34,11 @@ fn glm4_moe_lite_with_a_dense_layer() {
 #[test]
 fn minicpm3_with_its_factors() {
     check("minicpm3");
+}
+
+/// The projection from latents as two stacks of packed matrices.
+#[test]
+fn latents_as_mlx_converts_them() {
+    packings::check("deepseek_v3_affine4");
+    packings::check("glm4_moe_lite_affine4");
 }

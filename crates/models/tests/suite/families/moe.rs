@@ -1,6 +1,7 @@
 //! Mixtures of experts.
 
 use super::check;
+use crate::packings;
 
 #[test]
 fn gpt_oss_with_sinks_and_transposed_experts() {
@@ -49,4 +50,11 @@ fn olmoe_with_and_without_an_even_sum() {
 #[test]
 fn hunyuan_v1_moe_with_numbers_per_layer() {
     check("hunyuan_v1_moe");
+}
+
+/// Transformers does not know these.
+#[test]
+fn bailing_moe_with_corrected_sigmoids_in_groups_and_with_a_softmax() {
+    packings::check("ling_affine4");
+    packings::check("bailing_softmax_affine4");
 }

@@ -7,6 +7,7 @@ use weights::Checkpoint;
 
 use super::check;
 use crate::common::{Runner, golden_cases, tokens};
+use crate::packings;
 
 #[test]
 fn lfm2_with_every_bias_and_an_adjusted_width() {
@@ -55,6 +56,14 @@ fn falcon_h1_with_all_factors() {
 fn falcon_h1_with_norms_on_either_side_of_the_gate() {
     check("falcon_h1_norm");
     check("falcon_h1_norm/after");
+}
+
+/// Experts in stacks of other names, gate and up as most have them.
+#[test]
+fn hybrids_with_experts_as_mlx_converts_them() {
+    packings::check("lfm2_moe_affine4");
+    packings::check("nemotron_h_affine4");
+    packings::check("granitemoehybrid_affine4");
 }
 
 /// Wherever a prompt is cut, what comes after goes on from the state that was kept there.

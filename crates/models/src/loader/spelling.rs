@@ -1,0 +1,43 @@
+//! Other names for the parts of a layer, as MLX has them in the models that it converts.
+//!
+//! Not the names of experts, which may be stacked and joined besides: see `experts.rs`.
+
+use super::Loader;
+use crate::modules::layer_name;
+use crate::recipe::{Branch, Ffn, GateUp, GatedFfn, MoeFfn};
+
+impl Loader<'_> {
+    /// Gives the parts of the spec the names that the checkpoint has for them.
+    pub(super) fn settle_names(&mut self) {
+        let is_there = |name: &str| self.checkpoint.has_weight(name);
+        for (i, layer) in self.spec.layers.iter_mut().enumerate() {
+            let layer_name = layer_name(i);
+            for branch in layer.steps.iter_mut().flat_map(|step| &mut step.branches) {
+                match branch {
+                    Branch::Ffn(Ffn::Gated(ffn)) => respell_gated(ffn, &layer_name, is_there),
+                    Branch::Ffn(Ffn::Moe(moe)) => respell_router(moe, &layer_name, is_there),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// MLX calls gate and up of LFM2 and Granite 4 as nearly all others do.
+fn respell_gated(ffn: &mut GatedFfn, layer: &str, is_there: impl Fn(&str) -> bool) {
+    let usual = match ffn.gate_up {
+        GateUp::Split | GateUp::Fused => return,
+        GateUp::Numbered => ffn.name,
+        GateUp::InOut => "mlp",
+    };
+    if is_there(&format!("{layer}.{usual}.gate_proj")) {
+        (ffn.name, ffn.gate_up) = (usual, GateUp::Split);
+    }
+}
+
+/// MLX has the router of Ling in a module of its own.
+fn respell_router(moe: &mut MoeFfn, layer: &str, is_there: impl Fn(&str) -> bool) {
+    if moe.router.name == "gate" && is_there(&format!("{layer}.{}.gate.gate_proj", moe.name)) {
+        moe.router.name = "gate.gate_proj";
+    }
+}

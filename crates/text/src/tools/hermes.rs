@@ -12,10 +12,10 @@ static CALLS: JsonCalls = JsonCalls {
     arguments: Arguments::Optional,
 };
 
-/// The same without tags.
+/// The same without tags, as the whole answer. Qwen 2.5 Coder puts it into a fence.
 static BARE: JsonCalls = JsonCalls {
-    opens: &[],
-    closes: &["</tool_call>"],
+    opens: &["```json"],
+    closes: &["</tool_call>", "```"],
     separators: &["{", ",", ";"],
     arguments: Arguments::Required,
 };
@@ -34,11 +34,12 @@ impl ToolFormat for Hermes {
     }
 
     fn openers(&self) -> &'static [Opener] {
-        const OPENERS: [Opener; 4] = [
+        const OPENERS: [Opener; 5] = [
             Opener::tag("<tool_call>"),
             Opener::tag("<tool_calls>"),
             Opener::line("<function="),
             Opener::bare("{"),
+            Opener::bare("```json"),
         ];
         &OPENERS
     }

@@ -43,7 +43,7 @@ impl ToolFormat for Llama {
 
     fn fits(&self, template: &str) -> bool {
         template.contains(TAG)
-            || template.contains("\"parameters\": ")
+            || template.contains("\"parameters\": dictionary of argument name")
             || template.contains("[func_name1(")
     }
 

@@ -35,6 +35,7 @@ formats! {
     nemotron,
     granite,
     functionary,
+    functools,
     xlam,
     llama,
     hermes,

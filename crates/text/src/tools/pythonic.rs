@@ -16,7 +16,10 @@ impl ToolFormat for Pythonic {
     }
 
     fn fits(&self, template: &str) -> bool {
-        template.contains("<|tool_list_start|>") || template.contains("<|tool_call_start|>")
+        // The templates of 2.5 that show no tag differ from others by how they list the tools.
+        ["<|tool_list_start|>", "<|tool_call_start|>", "\"List of tools: [\" -%}"]
+            .iter()
+            .any(|words| template.contains(words))
     }
 
     fn openers(&self) -> &'static [Opener] {

@@ -144,6 +144,7 @@ fn formats() -> Vec<(&'static str, &'static str, String)> {
             "<function=example_function_name>",
             format!("<function=get_weather>{ARGUMENTS}</function>"),
         ),
+        ("functools", "functools[", format!("functools[{json}]")),
         ("xlam", "[BEGIN OF FORMAT INSTRUCTION]", format!("[{json}]")),
         ("xlam", "[BEGIN OF FORMAT INSTRUCTION]", format!("```json\n[{json}]\n```")),
         ("llama", LLAMA, "[get_weather(city='Paris', days=3)]".to_owned()),
@@ -235,6 +236,7 @@ fn slips_are_forgiven_where_the_tool_is_known() {
         format!("<tool_call>{{\"type\": \"function\", \"function\": {call}}}</tool_call>"),
         call.clone(),
         format!("{call}\n</tool_call>"),
+        format!("```json\n{call}\n```"),
         "<tool_call><function=get_weather><parameter=city>Paris</parameter><parameter=days>3\
          </parameter></function></tool_call>"
             .to_owned(),
@@ -270,6 +272,9 @@ fn unknown_names_and_broken_calls_are_text() {
         "see <function=get_time> there",
         "{\"name\": \"get_weather\"}",
         "{\"name\": \"get_weather\", \"arguments\": ",
+        "```json\n{\"name\": \"get_time\", \"arguments\": {}}\n```\nis a call.",
+        "A call:\n```json\n{\"name\": \"get_time\", \"arguments\": {}}\n```",
+        "```json\n{\"name\": \"get_time\"}\n```",
         "`",
         "{",
     ] {

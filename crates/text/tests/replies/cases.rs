@@ -7,7 +7,7 @@ use crate::{Case, tool};
 
 pub(crate) const CODER: &str = "<tool_call>\n<function=x>\n<parameter=y>";
 pub(crate) const HERMES: &str = "<think></think><tool_call>{{ tool_call.name }}</tool_call>";
-pub(crate) const LLAMA: &str = "<|python_tag|> \"parameters\": ";
+pub(crate) const LLAMA: &str = "<|python_tag|>";
 pub(crate) const HARMONY: &str = "<|start|>assistant<|channel|>final<|message|>";
 
 #[test]

@@ -15,5 +15,6 @@ mod limits;
 mod operation;
 mod pool;
 mod refusals;
+mod responses;
 mod stopping;
 mod streams;

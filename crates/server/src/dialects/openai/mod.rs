@@ -1,4 +1,5 @@
-//! OpenAI's API: `/v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/models`. Its error form is also
+//! OpenAI's API: `/v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/models`, and what
+//! vLLM adds to it. Its error form is also
 //! what a client gets that asks for a route no dialect has.
 
 mod chat;
@@ -10,6 +11,7 @@ mod messages;
 mod models;
 mod responses;
 mod thinking;
+mod tokens;
 mod wire;
 
 use super::Dialect;
@@ -41,5 +43,6 @@ fn routes() -> Vec<Route> {
         Route::delete(MODEL, models::unpin, "no longer keeps it: `…/pin`"),
     ];
     routes.extend(responses::routes());
+    routes.extend(tokens::routes());
     routes
 }

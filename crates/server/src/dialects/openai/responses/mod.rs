@@ -69,7 +69,8 @@ impl Endpoint for Responses {
         }
         items::messages(&input, &mut messages)?;
         let kwargs = template_kwargs(body)?;
-        let conversation = Conversation { messages, tools, tool_choice, calls, kwargs };
+        let conversation =
+            Conversation { messages, tools, tool_choice, calls, kwargs, ..Conversation::default() };
         let (format, format_path) = format(body)?;
         let request = ChatRequest {
             max_tokens: sampling::max_tokens(body, "max_output_tokens")?,

@@ -20,6 +20,7 @@ formats! {
     harmony,
     hunyuan,
     longcat,
+    minicpm,
     minimax,
     gemma,
     glm,

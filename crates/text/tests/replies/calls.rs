@@ -136,6 +136,20 @@ fn formats() -> Vec<(&'static str, &'static str, String)> {
              <longcat_arg_value>3</longcat_arg_value>\n</longcat_tool_call>"
                 .to_owned(),
         ),
+        (
+            "minicpm",
+            "<function name=\"f\"><param name=\"a\">",
+            "<function name=\"get_weather\"><param name=\"city\">Paris</param>\
+             <param name=\"days\">3</param></function>"
+                .to_owned(),
+        ),
+        (
+            "minicpm",
+            "<function name=\"f\"><param name=\"a\">",
+            "<function name=\"get_weather\"><param name=\"city\"><![CDATA[Paris]]></param>\
+             <param name=\"days\">3</param></function>"
+                .to_owned(),
+        ),
         ("nemotron", "<TOOLCALL>", format!("<TOOLCALL>[{json}]</TOOLCALL>")),
         ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]")),
         ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]<|/tool_call|>")),

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from gguf import (
-    GGML_QUANT_SIZES, GGMLQuantizationType as T, GGUFWriter, RopeScalingType, dequantize, quantize
+    GGML_QUANT_SIZES, ExpertGatingFuncType, GGMLQuantizationType as T, GGUFWriter, RopeScalingType, dequantize, quantize
 )
 from transformers import AutoModelForCausalLM
 
@@ -116,6 +116,31 @@ CASES |= {
               [T.Q8_0, T.Q4_0]),
 }
 
+LATENT = {
+    **PLAIN, "num_key_value_heads": 4, "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 32,
+    "v_head_dim": 16, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 32,
+    "intermediate_size": 64, "first_k_dense_replace": 1, "routed_scaling_factor": 1.7, "tie_word_embeddings": False,
+}
+# As above; DeepSeek's attention or its mixture. One file has one projection from latents, as older ones do.
+CASES |= {
+    "deepseek2": ("deepseek2", "deepseek_v3", {
+        **LATENT, "q_lora_rank": 32, "n_group": 4, "topk_group": 2, "norm_topk_prob": True,
+        "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.7}}, [T.Q8_0, T.Q4_0]),
+    "deepseek2_lite": ("deepseek2", "deepseek_v2", {
+        **LATENT, "q_lora_rank": None, "n_group": 1, "topk_group": 1, "topk_method": "greedy", "norm_topk_prob": False,
+        **rope("default", 100.0)}, [T.Q8_0, T.Q4_0]),
+    "glm4moe": ("glm4moe", "glm4_moe", {
+        **SMALL, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1,
+        "moe_intermediate_size": 32, "intermediate_size": 64, "first_k_dense_replace": 1, "routed_scaling_factor": 1.7,
+        "norm_topk_prob": True, "use_qk_norm": True, "attention_bias": True, "tie_word_embeddings": False,
+        **rope("default", 100.0, partial_rotary_factor=0.5)}, [T.Q8_0, T.Q4_0]),
+    "lfm2moe": ("lfm2moe", "lfm2_moe", {
+        **{k: v for k, v in PLAIN.items() if k != "rms_norm_eps"}, "norm_eps": 1e-5, "layer_types": ["conv", "full_attention"],
+        "conv_L_cache": 3, "conv_bias": False, "intermediate_size": 64, "moe_intermediate_size": 32, "num_experts": 4,
+        "num_experts_per_tok": 2, "num_dense_layers": 1, "use_expert_bias": True, "norm_topk_prob": True, **TIED},
+        [T.Q8_0, T.Q4_0]),
+}
+
 NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
@@ -145,8 +170,20 @@ TWISTS = {
         "conv.out_proj": "shortconv.out_proj", "ffn_norm": "ffn_norm", "feed_forward.w1": "ffn_gate",
         "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
     },
+    "glm4moe": {"post_attention_layernorm": "post_attention_norm"},
     "hunyuan-dense": {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
 }
+TWISTS["lfm2moe"] = TWISTS["lfm2"] | {
+    "feed_forward.gate": "ffn_gate_inp", "feed_forward.experts.gate": "ffn_gate_exps",
+    "feed_forward.experts.up": "ffn_up_exps", "feed_forward.experts.down": "ffn_down_exps",
+}
+TWISTS["deepseek2"] = {
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b",
+}
+for twist in ("deepseek2", "glm4moe"):
+    TWISTS[twist] |= {f"mlp.shared_experts.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")}
 PERMUTED = ("llama", "granite", "granitemoe", "smollm3", "mistral3")
 
 
@@ -161,7 +198,7 @@ def gguf_name(arch, path):
     _, _, layer, part = module.split(".", 3)
     if path.endswith("self_attn.sinks"):
         return f"blk.{layer}.attn_sinks.weight"
-    if path.endswith("e_score_correction_bias"):
+    if path.endswith(("e_score_correction_bias", "expert_bias")):
         return f"blk.{layer}.exp_probs_b.bias"
     return f"blk.{layer}.{(NAMES | TWISTS.get(arch, {}))[part]}.{kind}"
 
@@ -218,6 +255,18 @@ def split_experts(state):
     return out
 
 
+def split_latents(out, name, weight, config, pack):
+    """Newer files have the projection from latents as two: keys the other way round, and values."""
+    (p, w), plain = weight, config.qk_nope_head_dim
+    w = w.reshape(config.num_attention_heads, plain + config.v_head_dim, -1)
+    parts = {"attn_k_b": np.ascontiguousarray(w[:, :plain].swapaxes(1, 2)), "attn_v_b": np.ascontiguousarray(w[:, plain:])}
+    back = {}
+    for part, values in parts.items():
+        stored = out[name.replace("attn_kv_b", part)] = pack(values)
+        back[part] = dequantize(*stored).reshape(values.shape)
+    p.copy_(torch.from_numpy(np.concatenate([back["attn_k_b"].swapaxes(1, 2), back["attn_v_b"]], 1).reshape(p.shape)))
+
+
 def tensors(arch, config, model, types, seed):
     """Packs every parameter, puts back into the model what the packing made of it."""
     rng, turn = np.random.default_rng(seed), 0
@@ -243,6 +292,9 @@ def tensors(arch, config, model, types, seed):
             continue
         ty = types[turn % len(types)]
         turn += 1
+        if name.endswith("attn_kv_b.weight") and config.model_type == "deepseek_v3":
+            split_latents(out, name, (p, w), config, lambda x: (packed(x, ty, rng), ty))
+            continue
         blocks = packed(w, ty, rng)
         out[name] = (blocks, ty)
         back = dequantize(blocks, ty).reshape(w.shape)
@@ -256,20 +308,21 @@ def metadata(writer, arch, config):
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
+    # A layer that guesses further tokens is counted too; of its tensors there is one.
+    writer.add_block_count(config.num_hidden_layers + (arch == "glm4moe"))
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     kv_heads = config.num_key_value_heads
-    if arch == "lfm2":
+    if arch.startswith("lfm2"):
         writer.add_shortconv_l_cache(config.conv_L_cache)
         kv_heads = [0 if kind == "conv" else kv_heads for kind in config.layer_types]
     writer.add_head_count_kv(kv_heads)
     if hasattr(config, "layer_norm_eps"):
         writer.add_layer_norm_eps(config.layer_norm_eps)
     else:
-        writer.add_layer_norm_rms_eps(config.norm_eps if arch == "lfm2" else config.rms_norm_eps)
+        writer.add_layer_norm_rms_eps(config.norm_eps if arch.startswith("lfm2") else config.rms_norm_eps)
     writer.add_rope_freq_base(rope_parameters["rope_theta"])
-    writer.add_key_length(head_dim)
+    writer.add_key_length(head_dim if arch != "deepseek2" else latent(writer, config))
     if arch == "llama":
         writer.add_rope_dimension_count(head_dim)
     if arch == "glm4":
@@ -288,6 +341,8 @@ def metadata(writer, arch, config):
         writer.add_rope_scaling_type(RopeScalingType.YARN)
         writer.add_rope_scaling_factor(rope_parameters["factor"])
         writer.add_rope_scaling_orig_ctx_len(rope_parameters["original_max_position_embeddings"])
+    if arch == "deepseek2" and "mscale_all_dim" in rope_parameters:
+        writer.add_rope_scaling_yarn_log_mul(0.1 * rope_parameters["mscale_all_dim"])
     if arch == "mistral3":
         writer.add_rope_scaling_yarn_log_mul(rope_parameters["mscale_all_dim"])
         writer.add_attn_temperature_scale(rope_parameters["llama_4_scaling_beta"])
@@ -306,12 +361,45 @@ def metadata(writer, arch, config):
         writer.add_rope_dimension_count(head_dim // 2)
     if arch == "gpt-oss":
         writer.add_sliding_window(config.sliding_window)
-    if arch.endswith("moe") or arch in ("gpt-oss", "minimax-m2"):
-        writer.add_expert_count(getattr(config, "num_experts", None) or config.num_local_experts)
+    if arch == "glm4moe":
+        writer.add_rope_dimension_count(head_dim // 2)
+        writer.add_nextn_predict_layers(1)
+    if arch == "lfm2moe":
+        writer.add_leading_dense_block_count(config.num_dense_layers)
+        writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
+    if arch in ("glm4moe", "deepseek2"):
+        sigmoid = config.model_type != "deepseek_v2"
+        writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID if sigmoid else ExpertGatingFuncType.SOFTMAX)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(sigmoid)
+        if config.n_group > 1:
+            writer.add_expert_group_count(config.n_group)
+            writer.add_expert_group_used_count(config.topk_group)
+    if arch.endswith("moe") or arch in ("gpt-oss", "minimax-m2", "deepseek2"):
+        counts = (getattr(config, key, None) for key in ("num_experts", "num_local_experts", "n_routed_experts"))
+        writer.add_expert_count(next(n for n in counts if n))
         writer.add_expert_used_count(config.num_experts_per_tok)
         writer.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)
     if arch == "qwen2moe":
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+
+
+def latent(writer, config):
+    """Sizes of latent attention; newer files say those of its heads apart. Returns the length of a key."""
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    if config.q_lora_rank:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    length = config.qk_nope_head_dim + config.qk_rope_head_dim
+    if config.model_type == "deepseek_v2":
+        writer.add_value_length(config.v_head_dim)
+        return length
+    writer.add_key_length_mla(length)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_value_length(config.kv_lora_rank)
+    return config.kv_lora_rank + config.qk_rope_head_dim
 
 
 def factors(arch, config, model):
@@ -338,6 +426,8 @@ def write_case(root, name, arch, model_type, values, types, ids):
     metadata(writer, arch, model.config)
     for path, (data, ty) in (stored | factors(arch, model.config, model)).items():
         writer.add_tensor(path, data, raw_dtype=ty)
+    if arch == "glm4moe":
+        writer.add_tensor(f"blk.{model.config.num_hidden_layers}.nextn.enorm.weight", np.ones(4, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -73,7 +73,17 @@ fn mixtures_of_experts() {
     }
 }
 
+/// The projection from latents as two and as one, by corrected sigmoids and by a softmax, and a layer
+/// that guesses further tokens.
+#[test]
+fn latents_and_mixtures_like_deepseeks() {
+    for case in ["deepseek2", "deepseek2_lite", "glm4moe"] {
+        check(case);
+    }
+}
+
 #[test]
 fn convolutions_and_attention() {
     check("lfm2");
+    check("lfm2moe");
 }

@@ -159,6 +159,54 @@ pub(super) const ARCHS: &[Arch] = &[
     },
     Arch {
         layer: &[
+            ("attn_norm", "operator_norm"),
+            ("attn_output", "self_attn.out_proj"),
+            ("attn_q_norm", "self_attn.q_layernorm"),
+            ("attn_k_norm", "self_attn.k_layernorm"),
+            ("shortconv.in_proj", "conv.in_proj"),
+            ("shortconv.conv", "conv.conv"),
+            ("shortconv.out_proj", "conv.out_proj"),
+            ("ffn_norm", "ffn_norm"),
+            ("ffn_gate", "feed_forward.w1"),
+            ("ffn_up", "feed_forward.w3"),
+            ("ffn_down", "feed_forward.w2"),
+            ("ffn_gate_inp", "feed_forward.gate"),
+            ("ffn_gate_exps", "feed_forward.switch_mlp.gate_proj"),
+            ("ffn_up_exps", "feed_forward.switch_mlp.up_proj"),
+            ("ffn_down_exps", "feed_forward.switch_mlp.down_proj"),
+        ],
+        lone: &[("exp_probs_b", "feed_forward.expert_bias")],
+        ..plain("lfm2moe", "lfm2_moe", "Lfm2MoeForCausalLM")
+    },
+    Arch {
+        layer: &[
+            ("attn_q_a", "self_attn.q_a_proj"),
+            ("attn_q_a_norm", "self_attn.q_a_layernorm"),
+            ("attn_q_b", "self_attn.q_b_proj"),
+            ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
+            ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
+            ("attn_kv_b", "self_attn.kv_b_proj"),
+            ("attn_k_b", "self_attn.embed_q"),
+            ("attn_v_b", "self_attn.unembed_out"),
+            ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+            ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
+            ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
+        ],
+        lone: &[("exp_probs_b", "mlp.gate.e_score_correction_bias")],
+        ..plain("deepseek2", "deepseek_v2", "DeepseekV2ForCausalLM")
+    },
+    Arch {
+        layer: &[
+            ("post_attention_norm", "post_attention_layernorm"),
+            ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+            ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
+            ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
+        ],
+        lone: &[("exp_probs_b", "mlp.gate.e_score_correction_bias")],
+        ..plain("glm4moe", "glm4_moe", "Glm4MoeForCausalLM")
+    },
+    Arch {
+        layer: &[
             ("attn_q", "attention.self.query"),
             ("attn_k", "attention.self.key"),
             ("attn_v", "attention.self.value"),

@@ -13,6 +13,7 @@ use serde_json::{Map, Number, Value as Json, json};
 
 use super::{
     arch::{Arch, Gains, RopeRows},
+    deepseek,
     metadata::{Metadata, Value},
     names::RopeFactors,
 };
@@ -30,19 +31,19 @@ pub(super) struct Hyper<'a> {
 }
 
 impl Hyper<'_> {
-    fn key(&self, key: &str) -> String {
+    pub(super) fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.arch.name)
     }
 
-    fn unsigned(&self, key: &str) -> Result<Option<u64>, Error> {
+    pub(super) fn unsigned(&self, key: &str) -> Result<Option<u64>, Error> {
         self.metadata.unsigned(&self.key(key))
     }
 
-    fn f32(&self, key: &str) -> Result<Option<f32>, Error> {
+    pub(super) fn f32(&self, key: &str) -> Result<Option<f32>, Error> {
         self.metadata.f32(&self.key(key))
     }
 
-    fn required(&self, key: &str) -> Result<u64, Error> {
+    pub(super) fn required(&self, key: &str) -> Result<u64, Error> {
         let found = self.unsigned(key)?.filter(|&n| n > 0);
         found.ok_or_else(|| self.metadata.missing(&self.key(key), "a number above zero"))
     }
@@ -63,8 +64,20 @@ impl Hyper<'_> {
         })
     }
 
-    /// How many layers there are.
-    pub(super) fn n_layers(&self) -> Result<usize, Error> {
+    /// The layers of the model, and behind them those that guess further tokens, which are left out.
+    pub(super) fn layers(&self) -> Result<Layers, Error> {
+        let all = self.n_blocks()?;
+        let guessing = self.unsigned("nextn_predict_layers")?.unwrap_or(0) as usize;
+        match all.checked_sub(guessing).filter(|&n| n > 0) {
+            Some(n) => Ok(Layers { n, guessing }),
+            None => {
+                let key = self.key("nextn_predict_layers");
+                Err(self.metadata.bad(&key, &format!("fewer than {all}"), guessing.to_string()))
+            }
+        }
+    }
+
+    fn n_blocks(&self) -> Result<usize, Error> {
         let n = self.required("block_count")?;
         if n > MAX_LAYERS {
             let expected = format!("at most {MAX_LAYERS} layers");
@@ -72,6 +85,15 @@ impl Hyper<'_> {
         }
         Ok(n as usize)
     }
+}
+
+/// How many layers there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layers {
+    /// Those of the model.
+    pub(super) n: usize,
+    /// Those behind them.
+    pub(super) guessing: usize,
 }
 
 /// The config.json of a model with these tensors, which carry Hugging Face names already.
@@ -113,7 +135,7 @@ fn sizes(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Resu
     if let Some(width) = hyper.per_layer("feed_forward_length")? {
         out.insert("intermediate_size".into(), width);
     }
-    out.insert("num_hidden_layers".into(), json!(hyper.n_layers()?));
+    out.insert("num_hidden_layers".into(), json!(hyper.layers()?.n));
     out.insert("num_attention_heads".into(), heads);
     out.insert("vocab_size".into(), json!(vocab_size(hyper, tensors)?));
     let context = hyper.unsigned("context_length")?.unwrap_or(2048);
@@ -228,6 +250,19 @@ fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Res
             out.insert("use_qk_norm".into(), json!(is_normed));
         }
         "lfm2" => convolutions(hyper, out)?,
+        "deepseek2" => deepseek::latent(hyper, out)?,
+        "glm4moe" => {
+            deepseek::mixture(hyper, out)?;
+            let name = "model.layers.0.self_attn.q_norm.weight";
+            let is_normed = tensors.iter().any(|tensor| tensor.name == name);
+            out.insert("use_qk_norm".into(), json!(is_normed));
+        }
+        "lfm2moe" => {
+            convolutions(hyper, out)?;
+            let dense = hyper.unsigned("leading_dense_block_count")?.unwrap_or(0);
+            out.insert("num_dense_layers".into(), json!(dense));
+            out.insert("norm_topk_prob".into(), json!(true));
+        }
         _ => {}
     }
     Ok(())
@@ -362,7 +397,9 @@ fn rope_scaling(
         }
     };
     if scaling["rope_type"] == "yarn" {
-        if let Some(all) = hyper.f32("rope.scaling.yarn_log_multiplier")? {
+        if hyper.arch.name == "deepseek2" {
+            deepseek::mscale(hyper, &mut scaling)?;
+        } else if let Some(all) = hyper.f32("rope.scaling.yarn_log_multiplier")? {
             scaling["mscale"] = json!(1.0);
             scaling["mscale_all_dim"] = number(all);
         }
@@ -452,7 +489,7 @@ pub(super) fn generation_config(metadata: &Metadata, stops: &[u64]) -> Result<Js
 }
 
 /// `x` with as few digits as name it among single-precision numbers: 1e-5, not 9.99999974e-6.
-fn number(x: f32) -> Json {
+pub(super) fn number(x: f32) -> Json {
     let short: f64 = x.to_string().parse().unwrap_or(f64::from(x));
     Number::from_f64(short).map_or(Json::Null, Json::Number)
 }

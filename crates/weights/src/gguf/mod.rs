@@ -7,6 +7,7 @@
 mod arch;
 pub mod blocks;
 mod config;
+mod deepseek;
 pub mod metadata;
 mod names;
 pub mod reader;
@@ -45,7 +46,7 @@ pub fn text_files(metadata: &metadata::Metadata) -> Result<TextFiles, Error> {
 fn understand(path: &Path, file: File) -> Result<Checkpoint, Error> {
     let metadata = &file.metadata;
     let hyper = Hyper { metadata, arch: Arch::of(metadata)? };
-    let (tensors, factors) = names::translate(hyper.arch, hyper.n_layers()?, file.tensors)?;
+    let (tensors, factors) = names::translate(hyper.arch, &hyper.layers()?, file.tensors)?;
     let config = config::config(&hyper, &tensors, &factors)?;
     let text = tokenizer::build(metadata)?;
     Ok(Checkpoint::from_parts(Parts {

@@ -6,6 +6,7 @@
 use crate::{Dtype, Error, Tensor};
 
 use super::arch::{Arch, Gains};
+use super::config::Layers;
 
 /// RoPE factors, which the file stores as tensors and Hugging Face in the config.
 #[derive(Debug, Default)]
@@ -18,10 +19,11 @@ pub(super) struct RopeFactors {
     pub(super) short: Option<Vec<f32>>,
 }
 
-/// Renames `tensors`, and takes the RoPE factors out of them.
+/// Renames `tensors`, takes the RoPE factors out of them, and leaves out layers behind those of the
+/// model.
 pub(super) fn translate(
     arch: &Arch,
-    n_layers: usize,
+    layers: &Layers,
     tensors: Vec<Tensor>,
 ) -> Result<(Vec<Tensor>, RopeFactors), Error> {
     let mut factors = RopeFactors::default();
@@ -31,10 +33,20 @@ pub(super) fn translate(
             "rope_freqs.weight" => factors.freqs = Some(numbers(&tensor)?),
             "rope_factors_long.weight" => factors.long = Some(numbers(&tensor)?),
             "rope_factors_short.weight" => factors.short = Some(numbers(&tensor)?),
-            _ => out.push(rename(arch, n_layers, tensor)?),
+            name if layers.is_left_out(name) => {}
+            _ => out.push(rename(arch, layers.n, tensor)?),
         }
     }
     Ok((out, factors))
+}
+
+impl Layers {
+    /// Whether a tensor is of a layer that guesses further tokens.
+    fn is_left_out(&self, name: &str) -> bool {
+        let digits = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let layer = digits.and_then(|(digits, _)| digits.parse::<usize>().ok());
+        layer.is_some_and(|layer| (self.n..self.n + self.guessing).contains(&layer))
+    }
 }
 
 fn rename(arch: &Arch, n_layers: usize, tensor: Tensor) -> Result<Tensor, Error> {

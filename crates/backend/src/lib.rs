@@ -16,7 +16,7 @@ pub mod reference;
 mod spec;
 
 pub use batch::{Batch, BlockId, SlotId, Span, TokenId};
-pub use kv::{KEY_GROUP, KvFormat, VALUE_GROUP};
+pub use kv::{KEY_GROUP, KvFormat, QUERY_LENGTH, VALUE_GROUP, WHOLE_CODE, WHOLE_LENGTH};
 pub use latent::{Latent, LatentOrder};
 pub use ops::{Backend, DeviceError};
 pub use recurrence::{

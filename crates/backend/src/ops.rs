@@ -152,7 +152,8 @@ pub trait AttentionOps: Memory {
         rotation: Option<(&Rope, &Self::Buf)>,
     );
     /// Appends this pass's k and v to `pages`, rounded as their format says, then attends: causal,
-    /// ragged over sequences, always reading k and v back from `pages`.
+    /// ragged over sequences, always reading k and v back from `pages`. Queries are what that format
+    /// makes of them.
     ///
     /// A sink is one more score in the softmax of its head, as it is, that no value goes with.
     ///

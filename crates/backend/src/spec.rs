@@ -186,8 +186,19 @@ impl Attention {
         self.heads * self.v_dim()
     }
 
-    /// Bytes of what is kept of a block of positions.
+    /// What this layer keeps keys and values in where `format` is asked for. Keys that are values too
+    /// are multiplied along their rows and along their columns, and whole numbers lie right for one of
+    /// these alone: such keys are kept in f16 instead.
+    pub const fn kept_in(&self, format: KvFormat) -> KvFormat {
+        match (self.values, format) {
+            (Values::OfKeys(_), KvFormat::Int16) => KvFormat::F16,
+            _ => format,
+        }
+    }
+
+    /// Bytes of what is kept of a block of positions, where `format` is asked for.
     pub const fn block_bytes(&self, format: KvFormat) -> usize {
+        let format = self.kept_in(format);
         let head = match self.values {
             Values::Own(cols) => {
                 let position = format.key_bytes(self.head_dim) + format.value_bytes(cols);

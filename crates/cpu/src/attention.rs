@@ -101,6 +101,7 @@ impl AttentionOps for Cpu {
 
     fn pages(&self, spec: &Attention, format: KvFormat, n_blocks: usize) -> Pages {
         let Attention { kv_heads, head_dim, .. } = *spec;
+        let format = spec.kept_in(format);
         let (key_cols, row_cols) = match spec.values {
             ValuesOf::Own(cols) => (head_dim, cols),
             ValuesOf::OfKeys(_) => (0, head_dim),

@@ -149,9 +149,10 @@ fn the_reference_device_keeps_the_promise() {
     // recurrent states with pages beside them and without.
     let names =
         ["llama", "gemma3_text", "gemma4_text", "qwen3_moe", "qwen3_next", "mamba2", "deepseek_v3"];
-    let names = names.into_iter().chain(["falcon_h1"]);
+    let names = names.into_iter().chain(["falcon_h1"]).map(|name| (name, KvFormat::Int16));
+    let half = ["gemma4_text", "qwen3_next"].map(|name| (name, KvFormat::F16));
     let eight_bit = ["gemma4_text", "qwen3_next", "youtu"].map(|name| (name, KvFormat::Int8));
-    for subject in names.map(|name| (name, KvFormat::F16)).chain(eight_bit) {
+    for subject in names.chain(half).chain(eight_bit) {
         check(|| Reference, subject, &alone(|| Reference, subject));
     }
 }
@@ -166,9 +167,11 @@ fn the_cpu_device_keeps_the_promise_with_any_number_of_threads() {
     let latents = ["youtu", "minicpm3", "deepseek_v2"];
     let packed = ["affine4", "affine8", "moe_affine4"];
     let names = names.into_iter().chain(states).chain(latents).chain(packed);
+    let names = names.map(|name| (name, KvFormat::Int16));
+    let half = ["llama", "gemma3_text", "moe_affine4"].map(|name| (name, KvFormat::F16));
     let eight_bit =
         ["llama", "gemma3_text", "moe_affine4", "deepseek_v3"].map(|name| (name, KvFormat::Int8));
-    for subject in names.map(|name| (name, KvFormat::F16)).chain(eight_bit) {
+    for subject in names.chain(half).chain(eight_bit) {
         let expected = alone(device(1), subject);
         check(device(1), subject, &expected);
         check(device(2), subject, &expected);

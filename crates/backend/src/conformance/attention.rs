@@ -309,8 +309,11 @@ pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
             };
             close("angles", &got.angles, &want.angles, tolerance.other);
             close("rope", &got.rotated, &want.rotated, tolerance.other);
-            // Scores are large here, and powers make more of what rounding took from them.
-            close("attend", &got.attended, &want.attended, 3.0 * tolerance.other);
+            // Scores are large here, and powers make more of what rounding took from them. Where values are
+            // whole numbers weights may be rounded too, which of means of random numbers, of which
+            // little is left, takes a few ten-thousandths.
+            let factor = if case.format == KvFormat::Int16 { 60.0 } else { 3.0 };
+            close("attend", &got.attended, &want.attended, factor * tolerance.other);
         }
         check_one_alone(device, &case, tolerance);
         blocks::check(device, &case);

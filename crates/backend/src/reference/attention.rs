@@ -95,6 +95,7 @@ impl AttentionOps for Reference {
             Values::OfKeys(_) => (0, spec.head_dim),
         };
         let (kv_heads, block_bytes) = (spec.kv_heads, spec.block_bytes(format));
+        let format = spec.kept_in(format);
         // Which is not a number in either format, should anybody read what was never written.
         let data = vec![0xff; n_blocks * block_bytes];
         Pages { format, block_bytes, kv_heads, key_cols, value_cols, data }
@@ -241,11 +242,12 @@ fn attend_head(
     let first = spec.window.map_or(0, |window| (position + 1).saturating_sub(window));
     let place = |seen| pages.place(span, seen, head / (spec.heads / spec.kv_heads));
     let mut read = vec![0.0; spec.head_dim];
+    let q = kv::round_query(pages.format, q);
 
     let mut weights = Vec::with_capacity(position + 2 - first);
     for seen in first..=position {
         pages.read_key(place(seen), &mut read);
-        let score = dot(q, &read) * f64::from(spec.scale_at(position));
+        let score = dot(&q, &read) * f64::from(spec.scale_at(position));
         weights.push(spec.soft_cap.map_or(score, |cap| cap_score(score, cap)));
     }
     // The last weight goes with no value.

@@ -200,12 +200,13 @@ mod tests {
 
     /// A llama with 3 KiB of cache per token (96 KiB per block), 4096 tokens long.
     fn spec() -> ModelSpec {
-        models::recipe(&json!({
+        let spec = models::recipe(&json!({
             "model_type": "llama", "vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512,
             "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
             "head_dim": 64, "max_position_embeddings": 4096, "tie_word_embeddings": true,
-        }))
-        .unwrap()
+        }));
+        // Two bytes a number make round figures.
+        spec.unwrap().with_kv_format(backend::KvFormat::F16)
     }
 
     fn plan(args: &LoadArgs, limit: u64) -> Result<Plan, DoesNotFit> {

@@ -4,7 +4,7 @@
 use backend::BlockId;
 
 use super::Pages;
-use crate::simd::{unit, values_head, values_len};
+use crate::simd::{value_cell, values_head, values_len};
 
 impl Pages {
     /// Bytes of one block: head after head, its keys by column and then its values by row. The
@@ -25,7 +25,7 @@ impl Pages {
             let (scales, rows) = values.split_at(self.value_scales());
             let (out_scales, out) = out.split_at_mut(scales.len());
             out_scales.copy_from_slice(scales);
-            let rows = rows.chunks_exact(unit(self.format) * self.value_cols);
+            let rows = rows.chunks_exact(value_cell(self.format) * self.value_cols);
             for (stored, out) in rows.zip(out.chunks_exact_mut(row)) {
                 out.copy_from_slice(&stored[..row]);
             }
@@ -36,7 +36,7 @@ impl Pages {
     pub(super) fn write_block(&mut self, block: BlockId, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.block_bytes(), "a whole block is written");
         let (key_len, value_len, row) = (self.key_len(), self.value_len(), self.row_len());
-        let (scales_len, padded) = (self.value_scales(), unit(self.format) * self.value_cols);
+        let (scales_len, padded) = (self.value_scales(), value_cell(self.format) * self.value_cols);
         for (kv_head, bytes) in bytes.chunks_exact(self.head_bytes()).enumerate() {
             let part = self.part(block, kv_head);
             let (keys, bytes) = bytes.split_at(key_len);
@@ -67,6 +67,6 @@ impl Pages {
 
     /// Bytes of a row of values without padding.
     fn row_len(&self) -> usize {
-        unit(self.format) * self.row_cols
+        value_cell(self.format) * self.row_cols
     }
 }

@@ -2,7 +2,7 @@
 
 use backend::{BLOCK, KEY_GROUP, KvFormat, VALUE_GROUP};
 
-use crate::simd::{Kernels, keys_head, values_head};
+use crate::simd::{Kernels, keys_head, paired, values_head};
 
 /// Below this a group counts as zeros.
 const SMALLEST: f32 = 1e-35;
@@ -15,6 +15,7 @@ pub(super) struct Entry {
     /// Differences from the base.
     rest: Vec<f32>,
     halfs: Vec<u16>,
+    wholes: Vec<i16>,
     codes: Vec<u8>,
     /// bf16.
     scales: Vec<u16>,
@@ -30,6 +31,14 @@ impl Entry {
         k: &[f32],
     ) {
         match format {
+            KvFormat::Int16 => {
+                let (scales, codes) = block.split_at_mut(keys_head(format, k.len()));
+                scales[2 * slot..][..2].copy_from_slice(&self.whole(kernels, k));
+                for (column, code) in self.wholes.iter().enumerate() {
+                    let at = 2 * paired(column, slot, BLOCK);
+                    codes[at..][..2].copy_from_slice(&code.to_le_bytes());
+                }
+            }
             KvFormat::F16 => {
                 self.narrow(kernels, k);
                 let columns = block.chunks_exact_mut(2 * BLOCK);
@@ -65,6 +74,14 @@ impl Entry {
         v: &[f32],
     ) {
         match format {
+            KvFormat::Int16 => {
+                let (scales, codes) = block.split_at_mut(values_head(format, cols));
+                scales[2 * slot..][..2].copy_from_slice(&self.whole(kernels, v));
+                for (column, code) in self.wholes.iter().enumerate() {
+                    let at = 2 * paired(slot, column, cols);
+                    codes[at..][..2].copy_from_slice(&code.to_le_bytes());
+                }
+            }
             KvFormat::F16 => {
                 self.narrow(kernels, v);
                 let row = block[2 * slot * cols..][..2 * v.len()].as_chunks_mut().0;
@@ -79,6 +96,12 @@ impl Entry {
                 codes[slot * cols..][..v.len()].copy_from_slice(&self.codes);
             }
         }
+    }
+
+    /// Makes codes, and gives the bytes of their scale.
+    fn whole(&mut self, kernels: &Kernels, x: &[f32]) -> [u8; 2] {
+        self.wholes.resize(x.len(), 0);
+        (kernels.ops.round_stored)(x, &mut self.wholes).to_le_bytes()
     }
 
     fn narrow(&mut self, kernels: &Kernels, x: &[f32]) {

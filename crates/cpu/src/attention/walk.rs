@@ -5,24 +5,64 @@ use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
-use backend::{Attention, BLOCK, Values as ValuesOf};
+use backend::{Attention, BLOCK, KvFormat, Values as ValuesOf};
 
 use super::plan::{Softmaxes, Tile, blocks_of, seen};
 use super::{Pages, SEGMENT};
-use crate::simd::{BlockScores, Keys, OpKernels, Running, Values};
+use crate::simd::{BlockScores, Keys, OpKernels, Queries, Running, Values};
 use crate::{Block, BlockMut, Buf};
 
 /// What one thread computes with. Grows to what the largest layer needs, then stays.
 #[derive(Default)]
 struct Scratch {
-    /// Queries, one after the other.
-    q: Vec<f32>,
+    q: Laid,
     /// Scores, then weights: of one block after the other, all queries.
     weights: Vec<BlockScores>,
     /// Of the segments so far.
     merged: Softmaxes,
     /// Of the segment at hand.
     segment: Softmaxes,
+}
+
+/// Queries, one after the other, as the keys want them: floats, or codes and scales.
+#[derive(Default)]
+struct Laid {
+    floats: Vec<f32>,
+    /// An even number of each.
+    codes: Vec<i16>,
+    scales: Vec<f32>,
+}
+
+impl Laid {
+    fn clear(&mut self) {
+        self.floats.clear();
+        self.codes.clear();
+        self.scales.clear();
+    }
+
+    /// One more query in numbers, times `scale`, with so many zeros behind it.
+    fn push_floats(&mut self, q: &[f32], scale: f32, padding: usize) {
+        self.floats.extend(q.iter().map(|x| x * scale));
+        self.floats.resize(self.floats.len() + padding, 0.0);
+    }
+
+    /// One more query in codes, which is to be multiplied with `scale`.
+    fn push_codes(&mut self, ops: &OpKernels, q: &[f32], scale: f32) {
+        let start = self.codes.len();
+        self.codes.resize(start + q.len().next_multiple_of(2), 0);
+        self.scales.push((ops.round_query)(q, &mut self.codes[start..][..q.len()]) * scale);
+    }
+
+    /// Some of them, of `cols` columns each.
+    fn some(&self, queries: Range<usize>, cols: usize) -> Queries<'_> {
+        let part = |each: usize| queries.start * each..queries.end * each;
+        if self.scales.is_empty() {
+            Queries { floats: &self.floats[part(cols)], codes: &[], scales: &[] }
+        } else {
+            let codes = &self.codes[part(cols.next_multiple_of(2))];
+            Queries { floats: &[], codes, scales: &self.scales[queries] }
+        }
+    }
 }
 
 thread_local! {
@@ -141,25 +181,27 @@ impl Walk<'_> {
 
     /// Puts the queries one after the other, scaled so that scores come out as logarithms to base
     /// two, or natural ones if they are to be capped.
-    fn lay_out(&self, q: &mut Vec<f32>) {
-        let to_base = if self.spec.soft_cap.is_some() { 1.0 } else { LOG2_E };
-        let (head_dim, padding) =
-            (self.spec.head_dim, self.pages.query_cols() - self.spec.head_dim);
-        let cols = self.group() * head_dim;
+    fn lay_out(&self, q: &mut Laid) {
         q.clear();
+        let to_base = if self.spec.soft_cap.is_some() { 1.0 } else { LOG2_E };
+        let head_dim = self.spec.head_dim;
+        let padding = self.pages.query_cols() - head_dim;
+        let cols = self.group() * head_dim;
         for (row, position) in self.output.rows.clone().zip(self.tile.position..) {
             let scale = self.spec.scale_at(position) * to_base;
             let heads = &self.q.row(row)[self.tile.kv_head * cols..][..cols];
             for head in heads.chunks_exact(head_dim) {
-                q.extend(head.iter().map(|x| x * scale));
-                q.resize(q.len() + padding, 0.0);
+                match self.pages.format {
+                    KvFormat::Int16 => q.push_codes(self.ops, head, scale),
+                    KvFormat::F16 | KvFormat::Int8 => q.push_floats(head, scale, padding),
+                }
             }
         }
     }
 
     /// Attends to one segment with the rows that see any of it; `found` of the others stays as it
     /// is.
-    fn segment(&self, segment: usize, q: &[f32], weights: &mut Vec<BlockScores>, found: Found<'_>) {
+    fn segment(&self, segment: usize, q: &Laid, weights: &mut Vec<BlockScores>, found: Found<'_>) {
         let rows = self.rows_that_see(segment);
         let inside = |keys: Range<usize>| {
             keys.start.max(segment * SEGMENT)..keys.end.min((segment + 1) * SEGMENT)
@@ -172,11 +214,13 @@ impl Walk<'_> {
         }
         let weights = &mut weights[..blocks.len() * n];
 
-        let q = &q[queries.start * q_cols..queries.end * q_cols];
+        let q = q.some(queries.clone(), q_cols);
         for (block, scores) in blocks.clone().zip(weights.chunks_exact_mut(n)) {
             match self.spec.values {
                 ValuesOf::Own(_) => (self.ops.scores)(q, self.keys(block), scores),
-                ValuesOf::OfKeys(_) => (self.ops.scores_by_row)(q, self.values(block), scores),
+                ValuesOf::OfKeys(_) => {
+                    (self.ops.scores_by_row)(q.floats, self.values(block), scores)
+                }
             }
         }
 
@@ -198,9 +242,13 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds a block's values: together what all rows see, one row at a time the rest.
+    /// Adds a block's values: together what all rows see, one row at a time the rest. Where they are whole
+    /// numbers, a query's weights for the block are rounded together, so it is added at once.
     fn add(&self, rows: Range<usize>, block: usize, weights: &[BlockScores], sums: &mut [f32]) {
         let (position, values) = (block * BLOCK, self.values(block));
+        if let Values::Int16(_) = values {
+            return (self.ops.add_values)(weights, 0..BLOCK, values, sums);
+        }
         let inside = |keys: Range<usize>| {
             let at = |key: usize| key.clamp(position, position + BLOCK) - position;
             at(keys.start)..at(keys.end)

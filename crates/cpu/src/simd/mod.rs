@@ -35,6 +35,7 @@ mod ops_neon;
 mod ops_scalar;
 #[cfg(test)]
 mod ops_tests;
+mod ops_whole;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod ops_wide;
 mod scalar;
@@ -47,7 +48,10 @@ pub(crate) use ops::{BlockScores, OpKernels, Running, VALUE_PAD};
 pub(crate) use ops_delta::{
     Convolution, ConvolutionEnd, Decay, DeltaStep, STATE_COLS, StateRow, Write,
 };
-pub(crate) use stored::{Keys, Values, keys_head, keys_len, unit, values_head, values_len};
+pub(crate) use ops_whole::Queries;
+pub(crate) use stored::{
+    Keys, Values, keys_head, keys_len, paired, value_cell, values_head, values_len,
+};
 pub(crate) use words::{Available, CACHE_LINE, Place, Rows, Side, Words};
 
 /// An instruction set with kernels of its own.

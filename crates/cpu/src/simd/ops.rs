@@ -12,6 +12,7 @@ use std::ops::Range;
 use backend::{Activation, BLOCK, NormGain, RopeLayout};
 
 use super::ops_delta::{Convolution, DeltaStep, StateRow};
+use super::ops_whole::Queries;
 use super::{Keys, Values};
 use crate::math;
 use crate::pack::{CodePanel, FloatPanel};
@@ -48,11 +49,18 @@ pub(crate) struct OpKernels {
     pub(crate) softmax: fn(x: &mut [f32]),
     /// Rotates the pairs of one head by `[cos | sin]`.
     pub(crate) rotate: fn(head: &mut [f32], layout: RopeLayout, angles: &[f32]),
-    /// Dot products of some queries, one after the other in `q`, with the keys of a block, whose
-    /// columns lie one after the other in `keys`, [`BLOCK`] numbers each.
-    pub(crate) scores: fn(q: &[f32], keys: Keys<'_>, out: &mut [BlockScores]),
-    /// As `scores`, of keys that lie row by row. Both have the columns of a row, a multiple of
-    /// [`VALUE_PAD`]: column `c` goes to lane `c % LANES`, fused, and the lanes are added in a fixed tree.
+    /// Makes the codes of a key or value for [`backend::KvFormat::Int16`], and gives the bits of their
+    /// scale, a bf16.
+    pub(crate) round_stored: fn(x: &[f32], codes: &mut [i16]) -> u16,
+    /// Makes the codes of a query for keys in whole numbers, and gives their scale.
+    pub(crate) round_query: fn(x: &[f32], codes: &mut [i16]) -> f32,
+    /// Dot products of some queries with the keys of a block. What is a chain of fused multiply-adds
+    /// where keys are read as floats, in the order of columns, is a sum of whole numbers where they are
+    /// such (`ops_whole.rs`).
+    pub(crate) scores: fn(Queries<'_>, keys: Keys<'_>, out: &mut [BlockScores]),
+    /// As `scores`, of keys that are floats and lie row by row. Both have the columns of a row, a
+    /// multiple of [`VALUE_PAD`]: column `c` goes to lane `c % LANES`, fused, and the lanes are added in
+    /// a fixed tree.
     pub(crate) scores_by_row: fn(q: &[f32], keys: Values<'_>, out: &mut [BlockScores]),
     /// Turns scores into weights and says what they are relative to. The scores are those of one
     /// query with some consecutive blocks, every `stride`-th of the slice. The range says which keys
@@ -63,7 +71,8 @@ pub(crate) struct OpKernels {
     /// every block are added in order, then the [`BLOCK`] sums in a fixed tree.
     pub(crate) weigh: Weigh,
     /// Adds the values `seen` of a block, weighted, to the sum of each query. `values` has one row
-    /// per key, as long as one query's sum in `sums`: a multiple of [`VALUE_PAD`].
+    /// per key, as long as one query's sum in `sums`: a multiple of [`VALUE_PAD`]. Of values in whole
+    /// numbers all are seen that weigh anything, and the range says nothing (`ops_whole.rs`).
     pub(crate) add_values: AddValues,
     /// Joins the softmax of some keys, and its weighted sums of values, with that of keys after
     /// them.
@@ -127,7 +136,7 @@ pub(super) fn fold<const N: usize>(mut lanes: [f32; N], with: impl Fn(f32, f32) 
 }
 
 #[inline(always)]
-fn greater(a: f32, b: f32) -> f32 {
+pub(super) fn greater(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
@@ -327,7 +336,11 @@ macro_rules! ops_table {
             // SAFETY: as above.
             rotate: |head, layout, angles| unsafe { rotate(head, layout, angles) },
             // SAFETY: as above.
-            scores: |q, keys, out| unsafe { scores(q, keys, out) },
+            round_stored: |x, codes| unsafe { round_stored(x, codes) },
+            // SAFETY: as above.
+            round_query: |x, codes| unsafe { round_query(x, codes) },
+            // SAFETY: as above.
+            scores: |queries, keys, out| unsafe { scores(queries, keys, out) },
             // SAFETY: as above.
             scores_by_row: |q, keys, out| unsafe { scores_by_row(q, keys, out) },
             // SAFETY: as above.
@@ -425,16 +438,28 @@ macro_rules! ops_table {
         }
 
         #[target_feature(enable = $features)]
-        fn scores(q: &[f32], keys: Keys<'_>, out: &mut [BlockScores]) {
+        fn round_stored(x: &[f32], codes: &mut [i16]) -> u16 {
+            super::ops_whole::round_stored(x, codes)
+        }
+
+        #[target_feature(enable = $features)]
+        fn round_query(x: &[f32], codes: &mut [i16]) -> f32 {
+            super::ops_whole::round_query(x, codes)
+        }
+
+        #[target_feature(enable = $features)]
+        fn scores(queries: super::Queries<'_>, keys: Keys<'_>, out: &mut [BlockScores]) {
             match keys {
-                Keys::F16(keys) => scores_of(q, keys, out),
-                Keys::Int8(keys) => scores_of(q, keys, out),
+                Keys::Int16(keys) => whole_scores_of(queries, keys, out),
+                Keys::F16(keys) => scores_of(queries.floats, keys, out),
+                Keys::Int8(keys) => scores_of(queries.floats, keys, out),
             }
         }
 
         #[target_feature(enable = $features)]
         fn scores_by_row(q: &[f32], keys: Values<'_>, out: &mut [BlockScores]) {
             match keys {
+                Values::Int16(_) => unreachable!("keys that are values are kept as floats"),
                 Values::F16(keys) => by_row_of(q, keys, out),
                 Values::Int8(keys) => by_row_of(q, keys, out),
             }
@@ -448,6 +473,7 @@ macro_rules! ops_table {
             sums: &mut [f32],
         ) {
             match values {
+                Values::Int16(values) => add_wholes_of(weights, values, sums),
                 Values::F16(values) => add_values_of(weights, seen, values, sums),
                 Values::Int8(values) => add_values_of(weights, seen, values, sums),
             }

@@ -5,8 +5,10 @@ use std::ops::Range;
 
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
 use super::ops_by_row::dot_some;
+use super::ops_whole::{self, Whole};
 use super::ops_wide::{KeySource, ValueSource, Wide, add_some, score_some};
-use super::{Keys, Values};
+use super::stored::Wholes;
+use super::{Keys, Queries, Values};
 
 ops_table!("avx2,fma,f16c");
 
@@ -77,6 +79,40 @@ impl Wide for __m256 {
     }
 }
 
+impl Whole for __m256 {
+    type Register = __m256i;
+
+    #[inline(always)]
+    unsafe fn nothing() -> __m256i {
+        // SAFETY: the instructions are there by the trait's contract, here and below.
+        unsafe { _mm256_setzero_si256() }
+    }
+
+    #[inline(always)]
+    unsafe fn pairs(from: *const i16) -> __m256i {
+        // SAFETY: readable by the trait's contract.
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn pair(bits: i32) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_set1_epi32(bits) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(a: __m256i, b: __m256i, to: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_add_epi32(to, _mm256_madd_epi16(a, b)) }
+    }
+
+    #[inline(always)]
+    unsafe fn float(whole: __m256i) -> __m256 {
+        // SAFETY: as above.
+        unsafe { _mm256_cvtepi32_ps(whole) }
+    }
+}
+
 #[target_feature(enable = "avx2,fma,f16c")]
 fn scores_of(q: &[f32], keys: impl KeySource, out: &mut [BlockScores]) {
     let head_dim = q.len() / out.len();
@@ -141,6 +177,54 @@ fn add_values_of(
             5 => unsafe { add_some::<__m256, 5, 2>(weights, seen, values, sums) },
             // SAFETY: as above.
             _ => unsafe { add_some::<__m256, QUERIES, 2>(weights, seen, values, sums) },
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn whole_scores_of(queries: Queries<'_>, keys: Wholes<'_>, out: &mut [BlockScores]) {
+    let cols = queries.codes.len() / out.len();
+    assert_eq!(queries.codes.len(), out.len() * cols, "one row of scores per query");
+    for run in runs(out.len(), QUERIES) {
+        let codes = &queries.codes[run.start * cols..run.end * cols];
+        let some = Queries { codes, scales: &queries.scales[run.clone()], ..queries };
+        let out = &mut out[run];
+        match out.len() {
+            // SAFETY: the instructions are there.
+            1 => unsafe { ops_whole::score_some::<__m256, 1, 4>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            2 => unsafe { ops_whole::score_some::<__m256, 2, 4>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            3 => unsafe { ops_whole::score_some::<__m256, 3, 2>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            4 => unsafe { ops_whole::score_some::<__m256, 4, 2>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            5 => unsafe { ops_whole::score_some::<__m256, 5, 2>(some, keys, out) },
+            // SAFETY: as above.
+            _ => unsafe { ops_whole::score_some::<__m256, QUERIES, 2>(some, keys, out) },
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add_wholes_of(weights: &[BlockScores], values: Wholes<'_>, sums: &mut [f32]) {
+    let cols = sums.len() / weights.len();
+    assert_eq!(sums.len(), weights.len() * cols, "one row of sums per query");
+    for run in runs(weights.len(), QUERIES) {
+        let (sums, weights) = (&mut sums[run.start * cols..run.end * cols], &weights[run]);
+        match weights.len() {
+            // SAFETY: the instructions are there.
+            1 => unsafe { ops_whole::add_some::<__m256, 1, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            2 => unsafe { ops_whole::add_some::<__m256, 2, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            3 => unsafe { ops_whole::add_some::<__m256, 3, 2>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            4 => unsafe { ops_whole::add_some::<__m256, 4, 2>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            5 => unsafe { ops_whole::add_some::<__m256, 5, 2>(weights, values, sums) },
+            // SAFETY: as above.
+            _ => unsafe { ops_whole::add_some::<__m256, QUERIES, 2>(weights, values, sums) },
         }
     }
 }

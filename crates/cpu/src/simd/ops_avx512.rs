@@ -5,10 +5,12 @@ use std::ops::Range;
 
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
 use super::ops_by_row::dot_some;
+use super::ops_whole::{self, Whole};
 use super::ops_wide::{KeySource, ValueSource, Wide, add_some, score_some};
-use super::{Keys, Values};
+use super::stored::Wholes;
+use super::{Keys, Queries, Values};
 
-ops_table!("avx512f,avx512bw,avx512vl,fma");
+ops_table!("avx512f,avx512bw,avx512vl,avx512vnni,fma");
 
 /// Queries whose sums stay in registers, with two vectors of each.
 const QUERIES: usize = 8;
@@ -77,7 +79,41 @@ impl Wide for __m512 {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+impl Whole for __m512 {
+    type Register = __m512i;
+
+    #[inline(always)]
+    unsafe fn nothing() -> __m512i {
+        // SAFETY: the instructions are there by the trait's contract, here and below.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn pairs(from: *const i16) -> __m512i {
+        // SAFETY: readable by the trait's contract.
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn pair(bits: i32) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_epi32(bits) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(a: __m512i, b: __m512i, to: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_dpwssd_epi32(to, a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn float(whole: __m512i) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtepi32_ps(whole) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
 fn scores_of(q: &[f32], keys: impl KeySource, out: &mut [BlockScores]) {
     let head_dim = q.len() / out.len();
     assert_eq!(q.len(), out.len() * head_dim, "one row of scores per query");
@@ -104,7 +140,7 @@ fn scores_of(q: &[f32], keys: impl KeySource, out: &mut [BlockScores]) {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
 fn by_row_of(q: &[f32], keys: impl ValueSource, out: &mut [BlockScores]) {
     let cols = q.len() / out.len();
     assert_eq!(q.len(), out.len() * cols, "one row of scores per query");
@@ -122,7 +158,7 @@ fn by_row_of(q: &[f32], keys: impl ValueSource, out: &mut [BlockScores]) {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
 fn add_values_of(
     weights: &[BlockScores],
     seen: Range<usize>,
@@ -151,6 +187,62 @@ fn add_values_of(
             7 => unsafe { add_some::<__m512, 7, 2>(weights, seen, values, sums) },
             // SAFETY: as above.
             _ => unsafe { add_some::<__m512, QUERIES, 2>(weights, seen, values, sums) },
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
+fn whole_scores_of(queries: Queries<'_>, keys: Wholes<'_>, out: &mut [BlockScores]) {
+    let cols = queries.codes.len() / out.len();
+    assert_eq!(queries.codes.len(), out.len() * cols, "one row of scores per query");
+    for run in runs(out.len(), QUERIES) {
+        let codes = &queries.codes[run.start * cols..run.end * cols];
+        let some = Queries { codes, scales: &queries.scales[run.clone()], ..queries };
+        let out = &mut out[run];
+        match out.len() {
+            // SAFETY: the instructions are there.
+            1 => unsafe { ops_whole::score_some::<__m512, 1, 2>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            2 => unsafe { ops_whole::score_some::<__m512, 2, 2>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            3 => unsafe { ops_whole::score_some::<__m512, 3, 2>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            4 => unsafe { ops_whole::score_some::<__m512, 4, 2>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            5 => unsafe { ops_whole::score_some::<__m512, 5, 2>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            6 => unsafe { ops_whole::score_some::<__m512, 6, 2>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            7 => unsafe { ops_whole::score_some::<__m512, 7, 2>(some, keys, out) },
+            // SAFETY: as above.
+            _ => unsafe { ops_whole::score_some::<__m512, QUERIES, 2>(some, keys, out) },
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
+fn add_wholes_of(weights: &[BlockScores], values: Wholes<'_>, sums: &mut [f32]) {
+    let cols = sums.len() / weights.len();
+    assert_eq!(sums.len(), weights.len() * cols, "one row of sums per query");
+    for run in runs(weights.len(), QUERIES) {
+        let (sums, weights) = (&mut sums[run.start * cols..run.end * cols], &weights[run]);
+        match weights.len() {
+            // SAFETY: the instructions are there.
+            1 => unsafe { ops_whole::add_some::<__m512, 1, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            2 => unsafe { ops_whole::add_some::<__m512, 2, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            3 => unsafe { ops_whole::add_some::<__m512, 3, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            4 => unsafe { ops_whole::add_some::<__m512, 4, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            5 => unsafe { ops_whole::add_some::<__m512, 5, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            6 => unsafe { ops_whole::add_some::<__m512, 6, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            7 => unsafe { ops_whole::add_some::<__m512, 7, 2>(weights, values, sums) },
+            // SAFETY: as above.
+            _ => unsafe { ops_whole::add_some::<__m512, QUERIES, 2>(weights, values, sums) },
         }
     }
 }

@@ -6,8 +6,10 @@ use std::ops::Range;
 use super::neon::{all_f32, float, multiply, multiply_add, widen, widen_s8};
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
 use super::ops_by_row::dot_some;
+use super::ops_whole::{self, Whole};
 use super::ops_wide::{KeySource, ValueSource, Wide, add_some, score_some};
-use super::{Keys, Values};
+use super::stored::Wholes;
+use super::{Keys, Queries, Values};
 
 ops_table!("neon");
 
@@ -68,6 +70,44 @@ impl Wide for float32x4_t {
     #[inline(always)]
     unsafe fn multiply_add(self, by: Self, to: Self) -> Self {
         multiply_add(self, by, to)
+    }
+}
+
+impl Whole for float32x4_t {
+    type Register = int32x4_t;
+
+    #[inline(always)]
+    unsafe fn nothing() -> int32x4_t {
+        // SAFETY: every AArch64 machine that runs a system has NEON, here and below.
+        unsafe { vdupq_n_s32(0) }
+    }
+
+    #[inline(always)]
+    unsafe fn pairs(from: *const i16) -> int32x4_t {
+        // SAFETY: readable by the trait's contract.
+        unsafe { vreinterpretq_s32_s16(vld1q_s16(from)) }
+    }
+
+    #[inline(always)]
+    unsafe fn pair(bits: i32) -> int32x4_t {
+        // SAFETY: as above.
+        unsafe { vdupq_n_s32(bits) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(a: int32x4_t, b: int32x4_t, to: int32x4_t) -> int32x4_t {
+        // SAFETY: as above.
+        unsafe {
+            let (a, b) = (vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b));
+            let low = vmull_s16(vget_low_s16(a), vget_low_s16(b));
+            vaddq_s32(to, vpaddq_s32(low, vmull_high_s16(a, b)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn float(whole: int32x4_t) -> float32x4_t {
+        // SAFETY: as above.
+        unsafe { vcvtq_f32_s32(whole) }
     }
 }
 
@@ -135,6 +175,54 @@ fn add_values_of(
                 5 => add_some::<float32x4_t, 5, 4>(weights, seen, values, sums),
                 _ => add_some::<float32x4_t, QUERIES, 4>(weights, seen, values, sums),
             }
+        }
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn whole_scores_of(queries: Queries<'_>, keys: Wholes<'_>, out: &mut [BlockScores]) {
+    let cols = queries.codes.len() / out.len();
+    assert_eq!(queries.codes.len(), out.len() * cols, "one row of scores per query");
+    for run in runs(out.len(), QUERIES) {
+        let codes = &queries.codes[run.start * cols..run.end * cols];
+        let some = Queries { codes, scales: &queries.scales[run.clone()], ..queries };
+        let out = &mut out[run];
+        match out.len() {
+            // SAFETY: the instructions are there.
+            1 => unsafe { ops_whole::score_some::<float32x4_t, 1, 8>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            2 => unsafe { ops_whole::score_some::<float32x4_t, 2, 8>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            3 => unsafe { ops_whole::score_some::<float32x4_t, 3, 4>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            4 => unsafe { ops_whole::score_some::<float32x4_t, 4, 4>(some, keys, out) },
+            // SAFETY: the instructions are there.
+            5 => unsafe { ops_whole::score_some::<float32x4_t, 5, 4>(some, keys, out) },
+            // SAFETY: as above.
+            _ => unsafe { ops_whole::score_some::<float32x4_t, QUERIES, 4>(some, keys, out) },
+        }
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn add_wholes_of(weights: &[BlockScores], values: Wholes<'_>, sums: &mut [f32]) {
+    let cols = sums.len() / weights.len();
+    assert_eq!(sums.len(), weights.len() * cols, "one row of sums per query");
+    for run in runs(weights.len(), QUERIES) {
+        let (sums, weights) = (&mut sums[run.start * cols..run.end * cols], &weights[run]);
+        match weights.len() {
+            // SAFETY: the instructions are there.
+            1 => unsafe { ops_whole::add_some::<float32x4_t, 1, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            2 => unsafe { ops_whole::add_some::<float32x4_t, 2, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            3 => unsafe { ops_whole::add_some::<float32x4_t, 3, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            4 => unsafe { ops_whole::add_some::<float32x4_t, 4, 4>(weights, values, sums) },
+            // SAFETY: the instructions are there.
+            5 => unsafe { ops_whole::add_some::<float32x4_t, 5, 4>(weights, values, sums) },
+            // SAFETY: as above.
+            _ => unsafe { ops_whole::add_some::<float32x4_t, QUERIES, 4>(weights, values, sums) },
         }
     }
 }

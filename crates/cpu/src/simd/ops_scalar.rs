@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::ops::{self, BlockScores, LANES, OpKernels, fold};
 use super::ops_delta;
 use super::ops_latent;
+use super::ops_whole::{self, Queries};
 use super::{Keys, Values};
 
 pub(super) static OPS: OpKernels = OpKernels {
@@ -17,6 +18,8 @@ pub(super) static OPS: OpKernels = OpKernels {
     gate: |x, by| ops::gate(x, by),
     softmax: |x| ops::softmax(x),
     rotate: |head, layout, angles| ops::rotate(head, layout, angles),
+    round_stored: |x, codes| ops_whole::round_stored(x, codes),
+    round_query: |x, codes| ops_whole::round_query(x, codes),
     scores,
     scores_by_row,
     weigh: |scores, stride, seen, cap| ops::weigh(scores, stride, seen, cap),
@@ -29,7 +32,11 @@ pub(super) static OPS: OpKernels = OpKernels {
     combine: |x, panels, out| ops_latent::combine(x, panels, out),
 };
 
-fn scores(q: &[f32], keys: Keys<'_>, out: &mut [BlockScores]) {
+fn scores(queries: Queries<'_>, keys: Keys<'_>, out: &mut [BlockScores]) {
+    if let Keys::Int16(keys) = keys {
+        return ops_whole::scores(queries, keys, out);
+    }
+    let q = queries.floats;
     let head_dim = q.len() / out.len();
     for (q, out) in q.chunks_exact(head_dim).zip(out) {
         out.fill(0.0);
@@ -56,6 +63,9 @@ fn scores_by_row(q: &[f32], keys: Values<'_>, out: &mut [BlockScores]) {
 }
 
 fn add_values(weights: &[BlockScores], seen: Range<usize>, values: Values<'_>, sums: &mut [f32]) {
+    if let Values::Int16(values) = values {
+        return ops_whole::add_values(weights, values, sums);
+    }
     let cols = sums.len() / weights.len();
     for (weights, sums) in weights.iter().zip(sums.chunks_exact_mut(cols)) {
         for key in seen.clone() {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::ops::{BlockScores, OpKernels, Running};
 use super::ops_delta::{Convolution, ConvolutionEnd, Decay, DeltaStep, STATE_COLS, Write};
 use super::ops_scalar::OPS;
-use super::{Kernels, Keys, Values, keys_head, values_head};
+use super::{Kernels, Keys, Queries, Values, keys_head, values_head};
 use crate::pack::FloatPanel;
 
 fn bits(x: &[f32]) -> Vec<u32> {
@@ -27,26 +27,31 @@ fn numbers(n: usize) -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(prop_oneof![-3.0f32..3.0, -120.0f32..120.0], n)
 }
 
-/// A block of `cols` columns in f16, and one in 8 bits with so many bytes before its codes.
-fn block(cols: usize, head: usize) -> impl Strategy<Value = [Vec<u8>; 2]> {
+/// Blocks of `cols` columns in every format, the one in 8 bits with so many bytes before its codes.
+fn block(cols: usize, head: usize) -> impl Strategy<Value = [Vec<u8>; 3]> {
     let half = |x: f32| half::f16::from_f32(x).to_le_bytes();
     let halfs = prop::collection::vec((-4.0f32..4.0).prop_map(half), BLOCK * cols);
     let scale = |x: f32| half::bf16::from_f32(x).to_le_bytes();
-    let head = prop::collection::vec((0.0f32..0.1).prop_map(scale), head / 2);
+    let scales = move |n| prop::collection::vec((0.0f32..0.1).prop_map(scale), n);
     let codes = prop::collection::vec(-127i8..=127, BLOCK * cols);
-    (halfs, head, codes).prop_map(|(halfs, head, codes)| {
-        let codes = codes.into_iter().map(|code| code as u8);
-        [halfs.concat(), head.into_iter().flatten().chain(codes).collect()]
-    })
+    // Also such that sums of products leave 32 bits, which no real block's do.
+    let wholes = prop::collection::vec(any::<i16>().prop_map(i16::to_le_bytes), BLOCK * cols);
+    (halfs, scales(head / 2), codes, scales(BLOCK), wholes).prop_map(
+        |(halfs, head, codes, scales, wholes)| {
+            let codes = codes.into_iter().map(|code| code as u8);
+            let codes = head.into_iter().flatten().chain(codes).collect();
+            [[scales.concat(), wholes.concat()].concat(), halfs.concat(), codes]
+        },
+    )
 }
 
 /// What some queries have to do with a block: `16 * sixteens` columns, and the keys that are seen.
 #[derive(Clone, Debug)]
 struct Attending {
     q: Vec<f32>,
-    /// In either format.
-    keys: [Vec<u8>; 2],
-    values: [Vec<u8>; 2],
+    /// In the order of [`KvFormat::ALL`].
+    keys: [Vec<u8>; 3],
+    values: [Vec<u8>; 3],
     weights: Vec<BlockScores>,
     seen: Range<usize>,
 }
@@ -55,7 +60,8 @@ fn attending() -> impl Strategy<Value = Attending> {
     let shape = (1usize..20, 1usize..10, seen(1));
     shape.prop_flat_map(|(n, sixteens, seen)| {
         let cols = 16 * sixteens;
-        let weights = prop::collection::vec(prop::array::uniform32(0.0f32..1.0), n);
+        let weight = prop_oneof![9 => 0.0f32..1.0, 1 => Just(0.0)];
+        let weights = prop::collection::vec(prop::array::uniform32(weight), n);
         let keys = block(cols, keys_head(KvFormat::Int8, cols));
         let values = block(cols, values_head(KvFormat::Int8, cols));
         (numbers(n * cols), keys, values, weights).prop_map(move |(q, keys, values, weights)| {
@@ -144,6 +150,18 @@ proptest! {
             (ops.softmax)(&mut out);
             out
         });
+        for odd in [None, Some(f32::NAN), Some(f32::INFINITY), Some(1e-20), Some(1e25)] {
+            let mut x = a.to_vec();
+            odd.iter().for_each(|odd| x[0] = *odd);
+            check(|ops| {
+                let mut codes = [vec![0; n], vec![0; n]];
+                let scale = f32::from((ops.round_stored)(&x, &mut codes[0]));
+                let codes_of = |codes: &[i16]| codes.iter().map(|code| f32::from(*code)).collect();
+                let query = (ops.round_query)(&x, &mut codes[1]);
+                let codes: Vec<Vec<f32>> = codes.iter().map(|codes| codes_of(codes)).collect();
+                [codes.concat(), vec![scale, query]].concat()
+            });
+        }
         for layout in [RopeLayout::Halves, RopeLayout::Interleaved] {
             check(|ops| {
                 let mut out = b.to_vec();
@@ -156,19 +174,25 @@ proptest! {
     #[test]
     fn products_have_equal_bits(Attending { q, keys, values, weights, seen } in attending()) {
         let cols = q.len() / weights.len();
+        let mut codes = vec![0; q.len()];
+        let queries = q.chunks_exact(cols).zip(codes.chunks_exact_mut(cols));
+        let scales: Vec<f32> = queries.map(|(q, codes)| (OPS.round_query)(q, codes)).collect();
+        let queries = Queries { floats: &q, codes: &codes, scales: &scales };
         for (i, format) in KvFormat::ALL.into_iter().enumerate() {
             let (keys, values) =
                 (Keys::new(format, cols, &keys[i]), Values::new(format, cols, &values[i]));
             check(|ops| {
                 let mut out = vec![[f32::NAN; BLOCK]; weights.len()];
-                (ops.scores)(&q, keys, &mut out);
+                (ops.scores)(queries, keys, &mut out);
                 out.concat()
             });
-            check(|ops| {
-                let mut out = vec![[f32::NAN; BLOCK]; weights.len()];
-                (ops.scores_by_row)(&q, values, &mut out);
-                out.concat()
-            });
+            if format != KvFormat::Int16 {
+                check(|ops| {
+                    let mut out = vec![[f32::NAN; BLOCK]; weights.len()];
+                    (ops.scores_by_row)(&q, values, &mut out);
+                    out.concat()
+                });
+            }
             check(|ops| {
                 let mut sums = q.clone();
                 (ops.add_values)(&weights, seen.clone(), values, &mut sums);

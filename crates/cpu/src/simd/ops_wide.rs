@@ -248,7 +248,7 @@ impl ValueSource for Codes<'_> {
 /// From so many queries on it pays to ask for the keys or values of the block that lies behind the
 /// one at work, probably the next one. With fewer they are wanted so soon that the machine guesses
 /// better by itself.
-const BUSY: usize = 5;
+pub(super) const BUSY: usize = 5;
 
 /// Scores of `N` queries with the keys of a block, `V` vectors of keys at a time.
 ///
@@ -392,7 +392,7 @@ fn ask_behind<S: Source>(numbers: S, at: usize, n: usize) {
 /// Asks for a line to be brought into the L1 cache. Nothing depends on it but time, of which it was
 /// seen to save some on x86-64 alone.
 #[inline(always)]
-fn ask(line: *const u8) {
+pub(super) fn ask(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -3,9 +3,12 @@
 //!
 //! A block has its numbers in lines of equal length: keys by column, values by row. Eight-bit codes
 //! have their scales before them, one bf16 for every group of columns and position, and keys the base
-//! before that, in bf16:
+//! before that, in bf16. Sixteen-bit codes have one scale for every position; two lines are interlaced,
+//! number by number, so that their products with a pair of codes are added by the instruction that takes
+//! them, and an odd last line is followed by one of zeros:
 //!
 //! ```text
+//! 16-bit codes:   | scales [BLOCK] | lines 0 and 1 | lines 2 and 3 | ...
 //! f16:            | line 0 | line 1 | ...
 //! 8-bit values:   | scales of group 0 [BLOCK] | group 1 | ... | line 0 | line 1 | ...
 //! 8-bit keys:     | base [columns] | scales of group 0 [BLOCK] | group 1 | ... | line 0 | ...
@@ -18,6 +21,7 @@ use crate::float::f16_at;
 /// The keys of a block and head, by column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keys<'a> {
+    Int16(Wholes<'a>),
     F16(Halfs<'a>),
     Int8(Deltas<'a>),
 }
@@ -25,8 +29,18 @@ pub(crate) enum Keys<'a> {
 /// The values of a block and head, by row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values<'a> {
+    Int16(Wholes<'a>),
     F16(Halfs<'a>),
     Int8(Codes<'a>),
+}
+
+/// Numbers in 16 bits with a scale per position.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wholes<'a> {
+    /// bf16, little endian.
+    pub(crate) scales: &'a [u8],
+    /// Signed, little endian, two lines interlaced.
+    pub(crate) codes: &'a [u8],
 }
 
 /// Numbers in f16, little endian.
@@ -51,10 +65,18 @@ pub(crate) struct Deltas<'a> {
 }
 
 /// Bytes of one number, without scales.
-pub(crate) fn unit(format: KvFormat) -> usize {
+fn unit(format: KvFormat) -> usize {
     match format {
-        KvFormat::F16 => 2,
+        KvFormat::Int16 | KvFormat::F16 => 2,
         KvFormat::Int8 => 1,
+    }
+}
+
+/// Bytes of the numbers of one column that lie together in a block of values.
+pub(crate) fn value_cell(format: KvFormat) -> usize {
+    match format {
+        KvFormat::Int16 => 2 * unit(format),
+        KvFormat::F16 | KvFormat::Int8 => unit(format),
     }
 }
 
@@ -70,6 +92,7 @@ pub(crate) fn values_head(format: KvFormat, cols: usize) -> usize {
 
 fn scales_len(format: KvFormat, cols: usize, group: usize) -> usize {
     match format {
+        KvFormat::Int16 => 2 * BLOCK,
         KvFormat::F16 => 0,
         KvFormat::Int8 => 2 * BLOCK * cols.div_ceil(group),
     }
@@ -77,7 +100,11 @@ fn scales_len(format: KvFormat, cols: usize, group: usize) -> usize {
 
 /// Bytes of a block of keys of `cols` columns.
 pub(crate) fn keys_len(format: KvFormat, cols: usize) -> usize {
-    keys_head(format, cols) + unit(format) * BLOCK * cols
+    let lines = match format {
+        KvFormat::Int16 => cols.next_multiple_of(2),
+        KvFormat::F16 | KvFormat::Int8 => cols,
+    };
+    keys_head(format, cols) + unit(format) * BLOCK * lines
 }
 
 /// Bytes of a block of values of `cols` columns.
@@ -89,6 +116,7 @@ impl<'a> Keys<'a> {
     /// A block of `cols` columns.
     pub(crate) fn new(format: KvFormat, cols: usize, block: &'a [u8]) -> Keys<'a> {
         match format {
+            KvFormat::Int16 => Keys::Int16(Wholes::new(block)),
             KvFormat::F16 => Keys::F16(Halfs(block)),
             KvFormat::Int8 => {
                 let (head, codes) = block.split_at(keys_head(format, cols));
@@ -102,6 +130,9 @@ impl<'a> Keys<'a> {
     pub(crate) fn number(&self, column: usize, slot: usize) -> f32 {
         let at = column * BLOCK + slot;
         match self {
+            Keys::Int16(wholes) => {
+                f32::from(wholes.key_code(column, slot)) * bf16_at(wholes.scales, slot)
+            }
             Keys::F16(Halfs(bytes)) => f16_at(bytes, 2 * at),
             Keys::Int8(Deltas { base, codes }) => {
                 let (code, scale) = codes.parts(at, column / KEY_GROUP * BLOCK + slot);
@@ -115,6 +146,7 @@ impl<'a> Values<'a> {
     /// A block of `cols` columns.
     pub(crate) fn new(format: KvFormat, cols: usize, block: &'a [u8]) -> Values<'a> {
         match format {
+            KvFormat::Int16 => Values::Int16(Wholes::new(block)),
             KvFormat::F16 => Values::F16(Halfs(block)),
             KvFormat::Int8 => {
                 let (scales, codes) = block.split_at(values_head(format, cols));
@@ -127,6 +159,9 @@ impl<'a> Values<'a> {
     pub(crate) fn number(&self, column: usize, slot: usize, cols: usize) -> f32 {
         let at = slot * cols + column;
         match self {
+            Values::Int16(wholes) => {
+                f32::from(wholes.value_code(column, slot, cols)) * bf16_at(wholes.scales, slot)
+            }
             Values::F16(Halfs(bytes)) => f16_at(bytes, 2 * at),
             Values::Int8(codes) => {
                 let (code, scale) = codes.parts(at, column / VALUE_GROUP * BLOCK + slot);
@@ -134,6 +169,37 @@ impl<'a> Values<'a> {
             }
         }
     }
+}
+
+impl<'a> Wholes<'a> {
+    fn new(block: &'a [u8]) -> Wholes<'a> {
+        let (scales, codes) = block.split_at(2 * BLOCK);
+        Wholes { scales, codes }
+    }
+
+    /// Whether this is a whole block of `cols` columns.
+    pub(super) fn holds(self, cols: usize) -> bool {
+        self.scales.len() == 2 * BLOCK && self.codes.len() == 2 * BLOCK * cols
+    }
+
+    /// Code of a column of the key in `slot`.
+    pub(super) fn key_code(self, column: usize, slot: usize) -> i16 {
+        self.code(paired(column, slot, BLOCK))
+    }
+
+    /// Code of a column of the value in `slot`, in a block of `cols` columns.
+    pub(super) fn value_code(self, column: usize, slot: usize, cols: usize) -> i16 {
+        self.code(paired(slot, column, cols))
+    }
+
+    fn code(self, at: usize) -> i16 {
+        i16::from_le_bytes([self.codes[2 * at], self.codes[2 * at + 1]])
+    }
+}
+
+/// Where number `at` of a line is, of lines of `len` numbers of which two are interlaced.
+pub(crate) fn paired(line: usize, at: usize, len: usize) -> usize {
+    line / 2 * 2 * len + 2 * at + line % 2
 }
 
 impl Codes<'_> {

@@ -28,7 +28,9 @@ fn tiny(model_type: &str) -> Value {
 }
 
 fn spec(config: &Value) -> ModelSpec {
-    recipe(config).unwrap_or_else(|e| panic!("{config}: {e}"))
+    let spec = recipe(config).unwrap_or_else(|e| panic!("{config}: {e}"));
+    // What others publish of caches is two bytes a number.
+    spec.with_kv_format(KvFormat::F16)
 }
 
 /// The base of a rotation without scaling, from the frequency of its second pair.

@@ -24,7 +24,6 @@ macro_rules! dialects {
 
 dialects! {
     anthropic,
-    ollama,
     openai,
 }
 

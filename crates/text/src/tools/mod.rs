@@ -20,7 +20,6 @@ formats! {
     harmony,
     hunyuan,
     longcat,
-    minicpm,
     minimax,
     gemma,
     glm,

@@ -116,8 +116,9 @@ impl Message {
         if let Some(name) = &self.name {
             dict.insert("name".into(), name.as_str().into());
         }
-        if let Some(reasoning) = &self.reasoning_content {
-            dict.insert("reasoning_content".into(), reasoning.as_str().into());
+        if let Some(reasoning) = self.reasoning_content.as_ref().filter(|_| self.may_reason(shapes))
+        {
+            dict.insert(shapes.reasoning.key.into(), reasoning.as_str().into());
         }
         if !self.tool_calls.is_empty() {
             let calls = self.tool_calls.iter().map(|call| call.to_json(shapes.arguments));
@@ -127,6 +128,20 @@ impl Message {
             dict.insert("tool_call_id".into(), id.as_str().into());
         }
         Value::Object(dict)
+    }
+}
+
+impl Message {
+    /// Whether a template with these shapes takes what was thought before this message.
+    fn may_reason(&self, shapes: Shapes) -> bool {
+        let empty = match &self.content {
+            None => true,
+            Some(Content::Text(text)) => text.is_empty(),
+            Some(Content::Parts(parts)) => parts.iter().all(String::is_empty),
+        };
+        shapes.reasoning.beside_calls == BesideCalls::Anything
+            || self.tool_calls.is_empty()
+            || empty
     }
 }
 
@@ -153,6 +168,23 @@ impl ToolCall {
 pub(crate) struct Shapes {
     pub(crate) content: ContentShape,
     pub(crate) arguments: ArgumentShape,
+    pub(crate) reasoning: ReasoningShape,
+}
+
+/// How a template takes what was thought before a message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ReasoningShape {
+    /// Its name in the message.
+    pub(crate) key: &'static str,
+    pub(crate) beside_calls: BesideCalls,
+}
+
+/// What may stand in a message with thoughts and calls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum BesideCalls {
+    Anything,
+    /// No content: the template would refuse the conversation.
+    NoContent,
 }
 
 /// Form of a message's content.

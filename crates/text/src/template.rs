@@ -16,7 +16,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value as JinjaValue};
 use serde_json::{Map, Value};
 
-use crate::message::{ArgumentShape, ContentShape, Message, Shapes};
+use crate::message::{ArgumentShape, BesideCalls, ContentShape, Message, ReasoningShape, Shapes};
 use crate::{Error, Prompt, Tokenizer};
 use origin::{Edges, Marker, Marks};
 use probe::Traits;
@@ -194,6 +194,8 @@ fn size(value: &Value) -> usize {
 
 impl Default for Shapes {
     fn default() -> Shapes {
-        Shapes { content: ContentShape::Text, arguments: ArgumentShape::Object }
+        let reasoning =
+            ReasoningShape { key: "reasoning_content", beside_calls: BesideCalls::Anything };
+        Shapes { content: ContentShape::Text, arguments: ArgumentShape::Object, reasoning }
     }
 }

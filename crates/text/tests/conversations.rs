@@ -169,6 +169,26 @@ fn a_template_that_joins_argument_strings_gets_strings() {
     assert_eq!(text, "({\"a\": 1})");
 }
 
+/// Templates have four names for what was thought, and one refuses it beside content and calls.
+#[test]
+fn thoughts_reach_the_template_under_its_own_name() {
+    let tokenizer = tokenizer("bytelevel");
+    let mut talk = history(json!({"times": 3}));
+    talk[1].reasoning_content = Some("hm".to_owned());
+    for name in ["reasoning_content", "reasoning", "thinking", "thought"] {
+        let source =
+            format!("{{% for m in messages %}}<{{{{ m.role }}}}>{{{{ m.{name} }}}}{{% endfor %}}");
+        let template = template(&source, &tokenizer);
+        assert_eq!(prompt(&template, talk.clone()).unwrap(), "<user><assistant>hm<tool>", "{name}");
+    }
+    let strict = "{% for m in messages %}{% if m.tool_calls and m.content and m.thinking %}\
+        {{ raise_exception('both') }}{% endif %}<{{ m.content }}{{ m.thinking }}>{% endfor %}";
+    let strict = template(strict, &tokenizer);
+    assert_eq!(prompt(&strict, talk.clone()).unwrap(), "<ring it><hm><rang>");
+    talk[1].content = Some(Content::Text("I ring.".to_owned()));
+    assert_eq!(prompt(&strict, talk).unwrap(), "<ring it><I ring.><rang>");
+}
+
 #[test]
 fn parts_are_joined_and_a_template_of_parts_gets_parts() {
     let mut user = said("user", "");

@@ -4,7 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{LocalTime, Named, RenderInput, Template};
-use crate::message::{ArgumentShape, ContentShape, Message, Role, Shapes, ToolCall};
+use crate::message::{
+    ArgumentShape, BesideCalls, Content, ContentShape, Message, ReasoningShape, Role, Shapes,
+    ToolCall,
+};
 
 /// Where a template prints system messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,6 +52,7 @@ pub(super) fn traits(template: &Template, named: &Named) -> Traits {
         shapes = parts;
     }
     shapes.arguments = argument_shape(template, named, shapes);
+    shapes.reasoning = reasoning_shape(template, named, shapes);
     let system = if shows(&late_system(), shapes, LATE) {
         SystemPlace::Anywhere
     } else if shows(&late_system()[..2], shapes, FIRST) {
@@ -73,17 +77,43 @@ fn late_system() -> [Message; 5] {
     ]
 }
 
-/// Objects, unless the template fails on them or prints them the Python way and a string of JSON
-/// goes through.
-fn argument_shape(template: &Template, named: &Named, shapes: Shapes) -> ArgumentShape {
-    let arguments = json!({ LATE: FIRST });
+/// A user's turn, a call, and what it gave.
+fn with_call(arguments: Value) -> [Message; 3] {
     let call = ToolCall { id: Some("call00001".into()), name: "f".into(), arguments };
     let mut assistant = Message::text(Role::Assistant, "");
     assistant.tool_calls.push(call);
     let mut answer = Message::text(Role::Tool, "t");
     answer.tool_call_id = Some("call00001".into());
     answer.name = Some("f".into());
-    let messages = [Message::text(Role::User, "u"), assistant, answer];
+    [Message::text(Role::User, "u"), assistant, answer]
+}
+
+/// The name under which thoughts are printed, and whether content may stand beside them.
+fn reasoning_shape(template: &Template, named: &Named, shapes: Shapes) -> ReasoningShape {
+    let mut messages = with_call(json!({"a": "b"}));
+    messages[1].reasoning_content = Some(LATE.into());
+    let under = |key| Shapes {
+        reasoning: ReasoningShape { key, beside_calls: BesideCalls::Anything },
+        ..shapes
+    };
+    let mut keys = ["reasoning_content", "reasoning", "thinking", "thought"].into_iter();
+    let shown = keys.find(|key| {
+        let text = try_render(template, named, &messages, under(key));
+        text.is_some_and(|text| text.contains(LATE))
+    });
+    let Some(key) = shown else { return shapes.reasoning };
+    messages[1].content = Some(Content::Text("c".into()));
+    let beside_calls = match try_render(template, named, &messages, under(key)) {
+        Some(_) => BesideCalls::Anything,
+        None => BesideCalls::NoContent,
+    };
+    ReasoningShape { key, beside_calls }
+}
+
+/// Objects, unless the template fails on them or prints them the Python way and a string of JSON
+/// goes through.
+fn argument_shape(template: &Template, named: &Named, shapes: Shapes) -> ArgumentShape {
+    let messages = with_call(json!({ LATE: FIRST }));
     let as_object = try_render(template, named, &messages, shapes);
     let text = Shapes { arguments: ArgumentShape::Text, ..shapes };
     let python = format!("{{'{LATE}'");

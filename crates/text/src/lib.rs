@@ -7,6 +7,7 @@ mod detokenize;
 mod encode;
 mod eos;
 mod error;
+pub mod grammar;
 mod message;
 mod model;
 mod normalise;

@@ -152,6 +152,16 @@ impl Tokenizer {
         self.token(id).map(|token| self.decoder.bytes(&token))
     }
 
+    /// It is one byte, spelled out, as in `<0x0A>`.
+    pub(crate) fn is_byte(&self, token: &str) -> bool {
+        self.decoder.is_byte(token)
+    }
+
+    /// Ids of a text to which nothing is added. Control tokens that are spelled in it count as such.
+    pub(crate) fn encode_plain(&self, text: &str) -> Option<Vec<u32>> {
+        encode(&self.inner, text, Additions::None).ok()
+    }
+
     /// It is a control token, not text.
     pub fn is_special(&self, id: u32) -> bool {
         let at = self.added.binary_search_by_key(&id, |token| token.id);

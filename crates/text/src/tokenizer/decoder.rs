@@ -92,6 +92,13 @@ impl Decoder {
     }
 }
 
+impl Decoder {
+    /// A spelling that stands for a byte of no particular character.
+    pub(crate) fn is_byte(&self, token: &str) -> bool {
+        matches!(self, Decoder::Pieces(rules) if rules.byte(token).is_some())
+    }
+}
+
 impl PieceRules {
     /// `None` when a step is unknown or stands where its order would matter.
     fn parse(steps: &[Value]) -> Option<PieceRules> {

@@ -2,6 +2,7 @@
 //! DeepSeek V3.1.
 
 use super::shape::named::{Head, NamedCalls, NamedParser};
+use super::spelling::Spelling;
 use super::{CallParser, Opener, ToolFormat, deepseek};
 
 static CALLS: NamedCalls = NamedCalls {
@@ -35,5 +36,16 @@ impl ToolFormat for DeepSeekV31 {
 
     fn markers(&self) -> &'static [&'static str] {
         &deepseek::MARKERS
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
+        Some(Spelling {
+            before: "<｜tool▁calls▁begin｜>",
+            begin: "<｜tool▁call▁begin｜>",
+            middle: "<｜tool▁sep｜>",
+            end: "<｜tool▁call▁end｜>",
+            between: "",
+            after: "<｜tool▁calls▁end｜>",
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! `<|tool_call|>[{"name": "f", "arguments": {…}}]`: Granite 3, and Phi 4 Mini, which also closes it.
 
 use super::shape::json::{Arguments, JsonCalls, JsonParser};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: JsonCalls = JsonCalls {
@@ -34,5 +35,9 @@ impl ToolFormat for Granite {
 
     fn markers(&self) -> &'static [&'static str] {
         &["<|/tool_call|>"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
+        Some(Spelling { before: "<|tool_call|>[", after: "]", ..OBJECT })
     }
 }

@@ -3,6 +3,7 @@
 
 use super::shape::json::{Arguments, JsonCalls, JsonParser};
 use super::shape::xml::XmlParser;
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat, qwen_coder};
 
 static CALLS: JsonCalls = JsonCalls {
@@ -56,5 +57,14 @@ impl ToolFormat for Hermes {
 
     fn tags(&self) -> &'static [&'static str] {
         &["</tool_call>", "</tool_calls>"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
+        Some(Spelling {
+            begin: "<tool_call>\n{\"name\": \"",
+            end: "}\n</tool_call>",
+            between: "\n",
+            ..OBJECT
+        })
     }
 }

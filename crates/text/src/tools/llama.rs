@@ -4,6 +4,7 @@
 use super::shape::json::{Arguments, JsonCalls, JsonParser};
 use super::shape::named::{Head, NamedCalls, NamedParser};
 use super::shape::python::{PythonCalls, PythonParser};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat};
 
 const TAG: &str = "<|python_tag|>";
@@ -60,5 +61,9 @@ impl ToolFormat for Llama {
             2 => Box::new(JsonParser::new(&BARE)),
             _ => Box::new(PythonParser::new(&PYTHON)),
         }
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
+        Some(Spelling { middle: "\", \"parameters\": ", between: "; ", ..OBJECT })
     }
 }

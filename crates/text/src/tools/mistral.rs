@@ -3,6 +3,7 @@
 
 use super::shape::json::{Arguments, JsonCalls, JsonParser};
 use super::shape::named::{Head, NamedCalls, NamedParser};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, Step, Stop, ToolFormat};
 use crate::reply::calls::{CallWriter, Ids};
 use crate::reply::cursor::Cursor;
@@ -55,6 +56,13 @@ impl ToolFormat for Mistral {
 
     fn ids(&self) -> Ids {
         Ids::Nine
+    }
+
+    fn spelling(&self, knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
+        Some(match knows("[ARGS]") {
+            true => Spelling { begin: MARKER, middle: "[ARGS]", end: "", between: "", ..OBJECT },
+            false => Spelling { before: "[TOOL_CALLS][", after: "]", ..OBJECT },
+        })
     }
 }
 

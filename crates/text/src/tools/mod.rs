@@ -3,9 +3,11 @@
 //! in common are in `shape/`.
 
 pub(crate) mod shape;
+pub(crate) mod spelling;
 
 use crate::reply::calls::{CallWriter, Ids, NotACall, Trust};
 use crate::reply::cursor::{Cursor, Wait};
+use spelling::Spelling;
 
 macro_rules! formats {
     ($($format:ident,)+) => {
@@ -62,6 +64,12 @@ pub(crate) trait ToolFormat: Sync {
     /// Further tags that some tokenizers have as control tokens.
     fn tags(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// How the model writes calls when it must; `knows` tells which control tokens it has. `None`: it
+    /// cannot be made to.
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
+        None
     }
 
     /// How calls without an id of the model's own are named.

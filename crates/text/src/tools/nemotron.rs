@@ -2,6 +2,7 @@
 //! Nemotron 3 writes what Qwen 3 Coder does.
 
 use super::shape::json::{Arguments, JsonCalls, JsonParser};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: JsonCalls = JsonCalls {
@@ -35,5 +36,9 @@ impl ToolFormat for Nemotron {
 
     fn tags(&self) -> &'static [&'static str] {
         &["</TOOLCALL>"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
+        Some(Spelling { before: "<TOOLCALL>[", after: "]</TOOLCALL>", ..OBJECT })
     }
 }

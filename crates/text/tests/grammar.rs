@@ -1,0 +1,186 @@
+//! What formats let through: all of it is right, judged by a validator that is not ours, and what is
+//! not enforced is refused by its name.
+
+mod common;
+mod speaking;
+
+use hearth_text::grammar::{Format, Strictness};
+use serde_json::{Value, json};
+use speaking::{Speaker, schema};
+
+/// A recursive schema with an `enum` behind a reference and a schema that is `true`.
+fn node() -> Value {
+    json!({"$defs": {"Unit": {"enum": ["g", "ml"]},
+                     "Node": {"type": "object",
+                              "properties": {"name": {"type": "string"},
+                                             "unit": {"$ref": "#/$defs/Unit"},
+                                             "kids": {"type": "array", "items": {"anyOf": [
+                                                 {"type": "string"}, {"$ref": "#/$defs/Node"}]}},
+                                             "extra": true},
+                              "required": ["name", "unit"],
+                              "additionalProperties": false}},
+           "$ref": "#/$defs/Node"})
+}
+
+#[test]
+fn references_recur_and_restrict() {
+    let speaker = Speaker::letters();
+    let check = |text: &str, expected: bool| {
+        assert_eq!(speaker.accepts(&schema(node()), text), expected, "{text}");
+    };
+    check(
+        r#"{"name":"dough","unit":"g","kids":["salt",{"name":"milk","unit":"ml","kids":[]}],"extra":[1,{"a":null}]}"#,
+        true,
+    );
+    check(r#"{"name":"dough","unit":"g"}"#, true);
+    check("{\n  \"name\": \"dough\",\n  \"unit\": \"g\"\n}", true);
+    check(r#"{"name":"dough","unit":"kg"}"#, false);
+    check(r#"{"name":"dough","unit":{"x":1}}"#, false);
+    check(r#"{"name":"dough","unit":"g","kids":[7]}"#, false);
+    check(r#"{"name":"dough","unit":"g","size":1}"#, false);
+    check(r#"{"unit":"g"}"#, false);
+    check(r#"{"name":"dough","unit":"g"}}"#, false);
+    check(r#"{"name":"dough","unit":"g""#, false);
+}
+
+#[test]
+fn white_space_is_bounded() {
+    let speaker = Speaker::letters();
+    let format = schema(json!({"type": "array", "items": {"type": "integer"}}));
+    let check = |text: &str, expected: bool| {
+        assert_eq!(speaker.accepts(&format, text), expected, "{text:?}");
+        // The same inside of what any JSON may be.
+        let text = format!("{{\"a\":{text}}}");
+        assert_eq!(speaker.accepts(&Format::JsonObject, &text), expected, "{text:?}");
+    };
+    check("[1,2]", true);
+    check("[ 1, 2 ]", true);
+    check(&format!("[\n{}1\n]", " ".repeat(32)), true);
+    check(&format!("[{}1]", " ".repeat(5)), false);
+    check("[\n\n1]", false);
+    check(&format!("[\n{}1]", " ".repeat(33)), false);
+    for text in [" [1]", "\n[1]", "[1] ", "[1]\n"] {
+        assert!(!speaker.accepts(&format, text), "{text:?}");
+    }
+}
+
+#[test]
+fn every_format_is_held_to_the_letter() {
+    let speaker = Speaker::letters();
+    let check = |format: &Format, good: &[&str], bad: &[&str]| {
+        for text in good {
+            assert!(speaker.accepts(format, text), "{format:?} {text:?}");
+        }
+        for text in bad {
+            assert!(!speaker.accepts(format, text), "{format:?} {text:?}");
+        }
+    };
+    check(
+        &Format::JsonObject,
+        &["{}", r#"{"a":[1,-2.5e3,true,null,"é\n"]}"#],
+        &["[]", "1", "", "{"],
+    );
+    let regex = |text: &str| Format::Regex(text.to_owned());
+    check(&regex(r"^\d{3}-(ab|c)/?$"), &["123-ab", "123-c/"], &["12-ab", "123-abc", "x123-ab"]);
+    check(&regex(r"a\$"), &["a$"], &["a"]);
+    check(&regex("(?i)yes|no"), &["YES", "no"], &["yesno", ""]);
+    let choice = Format::Choice(vec!["no".into(), "north".into(), "\"quoted\"\n".into()]);
+    check(&choice, &["no", "north", "\"quoted\"\n"], &["nort", "", "quoted"]);
+    let lark = Format::Lark("start: \"(\" start? \")\"".into());
+    check(&lark, &["()", "((()))"], &["(", "())"]);
+}
+
+#[test]
+fn strict_schemas_have_no_further_properties() {
+    let speaker = Speaker::letters();
+    let with = |schema: Value, strictness| Format::JsonSchema { schema, strictness };
+    let check = |schema: Value, text: &str, standard: bool, closed: bool| {
+        let says = |strictness| speaker.accepts(&with(schema.clone(), strictness), text);
+        let said = (says(Strictness::Standard), says(Strictness::Closed));
+        assert_eq!(said, (standard, closed), "{schema} {text}");
+    };
+    let a = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+    check(a.clone(), r#"{"a":1}"#, true, true);
+    check(a.clone(), r#"{"a":1,"b":2}"#, true, false);
+    check(json!({"type": "object"}), r#"{"b":2}"#, true, true);
+    check(json!({"type": "array", "items": a}), r#"[{"b":2}]"#, true, false);
+    let open = json!({"properties": {"a": true}, "additionalProperties": {"type": "null"},
+                      "type": "object"});
+    check(open, r#"{"b":null}"#, true, true);
+    // What is added from beside is not shut out.
+    let both = json!({"type": "object", "allOf": [
+        {"properties": {"a": {"type": "integer"}}, "required": ["a"]},
+        {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]});
+    check(both, r#"{"a":1,"b":2}"#, true, true);
+    let mixed = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+                       "anyOf": [{"properties": {"b": {"type": "integer"}}, "required": ["b"]},
+                                 {"properties": {"c": {"type": "integer"}}, "required": ["c"]}]});
+    check(mixed, r#"{"a":1,"c":2}"#, true, true);
+    let shared = json!({"$defs": {"a": a_object()}, "type": "object",
+                        "properties": {"x": {"$ref": "#/$defs/a"}}});
+    check(shared, r#"{"x":{"a":1,"b":1}}"#, true, false);
+}
+
+fn a_object() -> Value {
+    json!({"type": "object", "properties": {"a": {"type": "integer"}}})
+}
+
+#[test]
+fn what_is_not_enforced_is_named() {
+    let speaker = Speaker::letters();
+    let check = |schema: Value, path: &str| {
+        for strictness in [Strictness::Standard, Strictness::Closed] {
+            let format = Format::JsonSchema { schema: schema.clone(), strictness };
+            match speaker.run(&format) {
+                Ok(_) => panic!("{schema} is accepted"),
+                Err(error) => assert_eq!(error.path, path, "{schema}: {error}"),
+            }
+        }
+    };
+    let inside = |schema: Value| json!({"type": "object", "properties": {"a": schema}});
+    for (schema, path) in [
+        (json!({"type": "string", "pattern": "^(ok$"}), ".pattern"),
+        (json!({"type": "string", "pattern": "(?=a)b"}), ".pattern"),
+        (json!({"type": "string", "pattern": r"(a)\1"}), ".pattern"),
+        (json!({"type": "array", "uniqueItems": true}), ".uniqueItems"),
+        (json!({"$ref": "other.json#/x"}), ".$ref"),
+        (json!({"$ref": "https://example.com/s"}), ".$ref"),
+        (json!({"$ref": "#/$defs/none"}), ".$ref"),
+        (json!({"$ref": "#name"}), ".$ref"),
+        (json!({"not": {"type": "null"}}), ".not"),
+        (json!({"if": true, "then": false}), ".if"),
+        (json!({"type": "object", "propertyNames": {"pattern": "a"}}), ".propertyNames"),
+        (json!({"type": "array", "contains": true}), ".contains"),
+        (json!({"unevaluatedProperties": false}), ".unevaluatedProperties"),
+        (json!({"dependentRequired": {}}), ".dependentRequired"),
+        (json!({"$dynamicRef": "#x"}), ".$dynamicRef"),
+        (json!({"type": "text"}), ".type"),
+        (json!({"type": []}), ".type"),
+        (json!({"enum": []}), ".enum"),
+        (json!({"enum": "a"}), ".enum"),
+        (json!({"required": "a"}), ".required"),
+        (json!({"required": [1]}), ".required"),
+        (json!({"minLength": -1}), ".minLength"),
+        (json!({"minItems": 1e9}), ".minItems"),
+        (json!({"minimum": "1"}), ".minimum"),
+        (json!({"minimum": 1e17}), ".minimum"),
+        (json!({"const": 9_007_199_254_740_993_i64}), ".const"),
+        (json!({"multipleOf": 0}), ".multipleOf"),
+        (json!({"format": "regex"}), ".format"),
+        (json!({"type": "object", "minProperties": 2}), ".minProperties"),
+        (json!({"anyOf": []}), ".anyOf"),
+        (json!({"items": 7}), ".items"),
+        (json!({"oneOf": [{"type": "integer"}, {"type": "integer", "minimum": 2}]}), ".oneOf"),
+    ] {
+        check(schema.clone(), path);
+        check(inside(schema.clone()), &format!(".properties.a{path}"));
+        let shared =
+            json!({"$defs": {"x": schema}, "type": "array", "items": {"$ref": "#/$defs/x"}});
+        // Where the reference itself is broken, or where it leads to.
+        if !path.contains("$ref") {
+            check(shared, &format!(".$defs.x{path}"));
+        }
+    }
+    check(json!({"type": "string", "minLength": 5, "maxLength": 2}), ".minLength");
+    check(json!({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}), ".$ref");
+}

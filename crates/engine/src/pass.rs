@@ -127,6 +127,7 @@ impl Engine {
                 continue;
             }
             let (vocab, longest) = (self.bounds.vocab, self.bounds.longest());
+            let n_known = seq.tokens.len();
             let end = match turn.logits {
                 Some(row) => {
                     let logits = &self.logits[row * vocab..][..vocab];
@@ -134,7 +135,7 @@ impl Engine {
                 }
                 None => Ok(seq.limit(longest)),
             };
-            self.totals.generated_tokens += u64::from(turn.logits.is_some() && end.is_ok());
+            self.totals.generated_tokens += (seq.tokens.len() - n_known) as u64;
             seq.times.answering.get_or_insert(now);
             match end {
                 Ok(None) => {}

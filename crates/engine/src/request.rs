@@ -54,10 +54,16 @@ pub trait Sink: Send {
     fn is_closed(&self) -> bool;
 }
 
-/// What may come next. Advances token by token.
+/// What may come next. Advances token by token, and is a function of the tokens pushed and of nothing
+/// else.
 pub trait Constraint: Send {
     /// Sets the logit of every token that may not come next to minus infinity.
     fn mask(&mut self, logits: &mut [f32]);
     /// The token that was chosen.
     fn push(&mut self, token: TokenId);
+    /// The only token that may come next, where that is known: one for which [`Constraint::mask`]
+    /// would leave nothing else. It is taken without a pass of the model.
+    fn forced(&mut self) -> Option<TokenId> {
+        None
+    }
 }

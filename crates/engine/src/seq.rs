@@ -10,7 +10,7 @@ use backend::TokenId;
 use crate::cache::Piece;
 use crate::line::Place;
 use crate::sampler::{Draw, SampleError, Sampler};
-use crate::{Event, Miss, Request, StopReason, Usage};
+use crate::{Event, Miss, Request, StopReason, TokenLogprob, Usage};
 
 /// A request, and how far its answer has come. Survives being parked whole.
 pub(crate) struct Seq {
@@ -91,8 +91,8 @@ impl Seq {
         }
     }
 
-    /// Chooses the next token, appends it and sends it, unless it ends the answer by itself. Says
-    /// whether, and why, the answer is complete.
+    /// Chooses the next token, and those that can only follow it, appends and sends them, unless one
+    /// ends the answer by itself. Says whether, and why, the answer is complete.
     pub(crate) fn advance(
         &mut self,
         logits: &[f32],
@@ -106,16 +106,38 @@ impl Seq {
             constraint: self.request.constraint.as_deref_mut(),
             logprobs: self.request.logprobs,
         };
-        let (id, logprob) = sampler.pick(draw, logits)?;
+        let (mut id, mut logprob) = sampler.pick(draw, logits)?;
+        loop {
+            if let Some(reason) = self.take(id, logprob, longest) {
+                return Ok(Some(reason));
+            }
+            // What the model thinks of a token that nothing can replace is of interest only to who
+            // asked for it. The rows of those that are skipped so come with the next pass.
+            let forced =
+                self.request.constraint.as_mut().filter(|_| self.request.logprobs.is_none());
+            match forced.and_then(|constraint| constraint.forced()) {
+                Some(next) => (id, logprob) = (next, None),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Appends a token and sends it, unless it ends the answer by itself.
+    fn take(
+        &mut self,
+        id: TokenId,
+        logprob: Option<TokenLogprob>,
+        longest: usize,
+    ) -> Option<StopReason> {
         self.tokens.push(id);
         if self.request.stop_tokens.contains(&id) {
-            return Ok(Some(StopReason::StopToken(id)));
+            return Some(StopReason::StopToken(id));
         }
         if let Some(constraint) = &mut self.request.constraint {
             constraint.push(id);
         }
         self.send(Event::Token { id, logprob });
-        Ok(self.limit(longest))
+        self.limit(longest)
     }
 
     /// The limit this sequence has reached.

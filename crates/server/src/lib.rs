@@ -57,4 +57,5 @@ pub use request::{
 pub use routes::router;
 pub use serve::{DEFAULT_ADDRESS, serve};
 pub use service::ChatService;
+pub use shape::Shapes;
 pub use watch::Visit;

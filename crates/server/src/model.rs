@@ -8,6 +8,7 @@ use text::{Template, Tokenizer};
 
 use crate::pool::human_bytes;
 use crate::request::Overrides;
+use crate::shape::Shapes;
 
 /// A served model.
 pub struct Model {
@@ -23,6 +24,8 @@ pub struct Model {
     pub template: Option<Template>,
     /// Tokens that end an answer.
     pub stop_tokens: Vec<TokenId>,
+    /// What its answers can be held to.
+    pub shapes: Shapes,
     /// Settings for requests that bring none.
     pub defaults: Defaults,
     /// Tokens of prompt and answer together.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine::TokenId;
 use serde_json::{Map, Value};
 use text::Message;
+pub use text::grammar::{Format, Strictness};
 
 /// One request: a conversation, or plain prompts to go on from.
 #[derive(Clone, Debug)]
@@ -32,42 +33,10 @@ pub struct ChatRequest {
     pub timeout: Option<Duration>,
     /// `Some(k)` asks for the log probability of each token and of the `k` likeliest.
     pub logprobs: Option<usize>,
-    /// What the answer must look like.
+    /// What the answer must look like. Enforced token by token, or the request is refused.
     pub format: Format,
     /// The field that says so, for errors in it.
     pub format_path: &'static str,
-}
-
-/// What an answer must look like. Enforced token by token, or the request is refused.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Format {
-    /// Anything.
-    #[default]
-    Free,
-    /// Any JSON object.
-    JsonObject,
-    /// JSON that a schema allows.
-    JsonSchema {
-        /// The schema.
-        schema: Value,
-        /// What it leaves open.
-        strictness: Strictness,
-    },
-    /// Text that a regular expression matches as a whole.
-    Regex(String),
-    /// One of these texts.
-    Choice(Vec<String>),
-    /// A text of a grammar in Lark's notation.
-    Lark(String),
-}
-
-/// What a JSON schema means where it leaves something open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strictness {
-    /// What the standard says: objects may have properties that are not in the schema.
-    Standard,
-    /// Objects whose properties are named have no others.
-    Closed,
 }
 
 /// Whether the model calls a tool.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Refused, TokenId};
 use text::LocalTime;
+use text::grammar::Grammar;
 use tokio::sync::mpsc;
 
 use crate::answer::{Answer, Arrival, Head, Making};
@@ -92,12 +93,15 @@ impl ChatService {
         let Visit { arrival, entry, watch } = visit;
         let model: &Model = &lease;
         check_biases(model, request)?;
-        shape::check(request)?;
         let prompts = prompt::prompts(model, &request.input, utc(arrival.unix_seconds))?;
         let seed = request.seed.map_or_else(random_seed, Ok)?;
         let (parcels, inbox) = mpsc::unbounded_channel();
         let mut choices = Vec::with_capacity(prompts.len() * request.n);
-        for prompt in &prompts {
+        let grammars: Vec<Option<Grammar>> = prompts
+            .iter()
+            .map(|prompt| shape::grammar(model, request, prompt))
+            .collect::<Result<_, _>>()?;
+        for (prompt, grammar) in prompts.iter().zip(&grammars) {
             if prompt.tokens.len() >= model.context {
                 let param = prompt::param(&request.input);
                 let advice = model.context_limit.advice();
@@ -115,7 +119,7 @@ impl ChatService {
                 };
                 let seed = seed.wrapping_add(i as u64);
                 let mut engine_request = engine_request(model, request, prompt, seed, outbox);
-                engine_request.constraint = constraint(model, request, prompt);
+                engine_request.constraint = constraint(model, request, prompt, grammar.as_ref());
                 engine_request.timeout =
                     request.timeout.map(|limit| limit.saturating_sub(arrival.at.elapsed()));
                 // On a refusal the inbox is dropped, which cancels the choices before this one.
@@ -168,10 +172,17 @@ fn constraint(
     model: &Model,
     request: &ChatRequest,
     prompt: &Ready,
+    grammar: Option<&Grammar>,
 ) -> Option<Box<dyn engine::Constraint>> {
-    let Input::Chat(chat) = &request.input else { return None };
-    let (tokens, voice) = chat.thinking_budget.zip(prompt.voice.as_ref())?;
-    Some(Box::new(Budget::new(&model.tokenizer, voice, tokens, None)))
+    let held = grammar.map(|grammar| model.shapes.hold(grammar));
+    let budget = match &request.input {
+        Input::Chat(chat) => chat.thinking_budget.zip(prompt.voice.as_ref()),
+        Input::Plain { .. } => None,
+    };
+    match budget {
+        Some((tokens, voice)) => Some(Box::new(Budget::new(&model.tokenizer, voice, tokens, held))),
+        None => held,
+    }
 }
 
 fn engine_request(

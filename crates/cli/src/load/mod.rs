@@ -276,11 +276,15 @@ impl Opened {
             },
         );
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let tokenizer = Arc::new(tokenizer);
+        let engine = self.engine(device)?;
+        let vocab = engine.bounds().vocab;
         Ok(server::Model {
             id: name.id.clone(),
             aliases: name.aliases.clone(),
-            engine: self.engine(device)?,
-            tokenizer: Arc::new(tokenizer),
+            engine,
+            shapes: server::Shapes::new(Arc::clone(&tokenizer), vocab, stop_tokens.clone()),
+            tokenizer,
             template,
             stop_tokens,
             defaults: self.defaults(&name.id),

@@ -11,6 +11,8 @@ mod chat;
 mod completions;
 mod connection;
 mod edge;
+mod forced;
+mod formats;
 mod limits;
 mod operation;
 mod pool;

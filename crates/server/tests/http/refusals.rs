@@ -95,7 +95,6 @@ async fn fields_of_chats_are_named() {
         ("response_format", r#"{"type":"xml"}"#),
         ("response_format", r#"{"type":"json_schema","json_schema":{}}"#),
         ("response_format", r#"{"type":"json_schema","json_schema":{"name":"q","schema":42}}"#),
-        ("response_format", r#"{"type":"json_object"}"#),
         ("tools", r#"[{"type":"function"}]"#),
         ("tools", r#"[{"type":"web_search"}]"#),
         ("tools", r#"[{"type":"function","function":{"name":"f","parameters":7}}]"#),

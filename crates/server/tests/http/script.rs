@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use engine::{Batch, BlockId, DeviceError, DiskOptions, Executor, ExecutorShape, Limits, TokenId};
-use hearth_server::{App, ChatService, ContextLimit, Defaults, Model, Settings};
+use hearth_server::{App, ChatService, ContextLimit, Defaults, Model, Settings, Shapes};
 use serde_json::{Map, Value, json};
 use text::{Template, TemplateFiles, Tokenizer, TokenizerFiles};
 use tokio::sync::mpsc::Sender;
@@ -84,6 +84,8 @@ pub(crate) enum Speech {
     Pieces,
     /// Anything: all tokens but the special ones are about equally likely after any token.
     Noise,
+    /// The same with the special ones, so that it may end at any time.
+    Anything,
     /// The device breaks at this step, counted from 0.
     Breaks { at: usize },
 }
@@ -146,14 +148,17 @@ impl Script {
             Some(disk) => engine::start_with_disk(executor, self.limits, disk),
             None => engine::start(executor, self.limits),
         };
+        let stop_tokens = vec![EOS, IM_END];
+        let vocab = tokenizer.vocab_size();
         let files = self.template.map(|default| TemplateFiles { default, tool_use: None });
         Model {
             id: "toy/model".to_owned(),
             aliases: vec!["toy".to_owned()],
             engine,
             template: files.map(|files| Template::new(files, &tokenizer).unwrap()),
+            shapes: Shapes::new(Arc::clone(&tokenizer), vocab, stop_tokens.clone()),
             tokenizer,
-            stop_tokens: vec![EOS, IM_END],
+            stop_tokens,
             defaults: self.defaults,
             context: self.limits.context,
             context_limit: ContextLimit::Setting,
@@ -266,6 +271,7 @@ impl Executor for Player {
             let mut scores = vec![0.0; self.vocab];
             match self.speech {
                 Speech::Noise => scores[..N_SPECIAL as usize].fill(f32::NEG_INFINITY),
+                Speech::Anything => {}
                 Speech::Pieces | Speech::Breaks { .. } => {
                     let at = self.script.iter().position(|&token| token == last);
                     let next = self.script.get(at.map_or(0, |at| at + 1)).copied().unwrap_or(EOS);

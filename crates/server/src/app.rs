@@ -9,6 +9,7 @@ use engine::{Bounds, Stats};
 
 use crate::edge::{Edge, Rates};
 use crate::error::{ApiError, ErrorKind};
+use crate::kept::Kept;
 use crate::model::Model;
 use crate::service::ChatService;
 
@@ -24,6 +25,8 @@ pub struct Shared {
     pub settings: Settings,
     /// Who may ask.
     pub(crate) edge: Edge,
+    /// Answers that later requests may name.
+    pub(crate) kept: Kept,
     /// How often its clients have asked.
     pub(crate) rates: Rates,
     /// When the server was put together.
@@ -111,8 +114,8 @@ impl App {
     /// Puts a server together that lets in whom `edge` says.
     pub fn with_edge(chat: ChatService, settings: Settings, edge: Edge) -> App {
         let (started, draining) = (Instant::now(), AtomicBool::new(false));
-        let rates = Rates::default();
-        App(Arc::new(Shared { chat, settings, edge, rates, started, draining }))
+        let (kept, rates) = (Kept::default(), Rates::default());
+        App(Arc::new(Shared { chat, settings, edge, kept, rates, started, draining }))
     }
 }
 

@@ -74,6 +74,8 @@ impl<W> Call<W> {
 pub(crate) enum Wire {
     /// Server-sent events.
     Events,
+    /// JSON values, one a line.
+    Lines,
 }
 
 /// How an answer reaches the client.
@@ -237,6 +239,7 @@ fn panicked() -> ApiError {
 pub(crate) fn streamed(wire: Wire, body: Body) -> Response {
     let content_type = match wire {
         Wire::Events => "text/event-stream",
+        Wire::Lines => "application/x-ndjson",
     };
     let headers = [
         (header::CONTENT_TYPE, content_type),

@@ -34,6 +34,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// An object that is nowhere in the body.
+    pub(crate) fn of(map: &'a Map<String, Value>) -> Fields<'a> {
+        Fields { map, path: String::new(), known: None }
+    }
+
     /// The whole body of an endpoint that knows these fields. Those that it refuses are refused here;
     /// unknown ones have no effect.
     ///

@@ -40,6 +40,12 @@ impl Frames {
         self.bytes.extend_from_slice(b"\n\n");
     }
 
+    /// A JSON value on a line of its own.
+    pub(crate) fn line(&mut self, value: &impl Serialize) {
+        self.bytes.extend_from_slice(&serde_json::to_vec(value).unwrap_or_default());
+        self.bytes.extend_from_slice(b"\n");
+    }
+
     /// Takes what was written so far, if anything.
     pub(crate) fn take(&mut self) -> Option<Bytes> {
         (!self.bytes.is_empty()).then(|| self.bytes.split().freeze())

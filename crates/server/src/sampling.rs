@@ -45,15 +45,24 @@ pub(crate) const SHARED: &[Field] = &[
 
 /// A request with all that dialects share, for one answer of any length.
 pub(crate) fn request(body: &Fields, input: Input) -> Result<ChatRequest, ApiError> {
+    request_with(body, body, input)
+}
+
+/// The same where sampling settings have a place of their own.
+pub(crate) fn request_with(
+    body: &Fields,
+    settings: &Fields,
+    input: Input,
+) -> Result<ChatRequest, ApiError> {
     Ok(ChatRequest {
         model: model(body)?,
         input,
         n: 1,
         max_tokens: None,
-        sampling: overrides(body)?,
-        seed: seed(body)?,
+        sampling: overrides(settings)?,
+        seed: seed(settings)?,
         stop: Vec::new(),
-        end: end_of_text(body)?,
+        end: end_of_text(settings)?,
         priority: priority(body)?,
         timeout: timeout(body)?,
         logprobs: None,

@@ -27,10 +27,10 @@ Examples:
   hearth serve --model-dir ~/models --memory-limit 12GiB --idle-ttl 10m
   hearth serve smollm2-135m-4bit ./coder.gguf --alias code=coder --pin coder";
 
-/// Serve models over HTTP to clients of OpenAI and Anthropic
+/// Serve models over HTTP to clients of OpenAI, Anthropic and Ollama
 ///
-/// Answers on /v1/chat/completions, /v1/completions, /v1/messages and /v1/models; /openapi.json lists
-/// all routes. The first model is
+/// Answers on /v1/chat/completions, /v1/responses, /v1/completions, /v1/messages, /api/chat and more;
+/// /openapi.json lists all routes. The first model is
 /// loaded at once and also answers to the name `default`; the others are loaded when they are first
 /// asked for. When memory is short, those that were not used for longest make room. /readyz, /metrics
 /// and /v1/status show what it does. Stop with Ctrl-C or SIGTERM: running answers finish first, a

@@ -24,6 +24,7 @@ macro_rules! dialects {
 
 dialects! {
     anthropic,
+    ollama,
     openai,
 }
 

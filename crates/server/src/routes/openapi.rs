@@ -106,6 +106,8 @@ mod tests {
     const DOCS: &str = concat!(
         include_str!("../../../../docs/api.md"),
         include_str!("../../../../docs/api/anthropic.md"),
+        include_str!("../../../../docs/api/ollama.md"),
+        include_str!("../../../../docs/api/responses.md"),
     );
 
     /// Whoever adds a field or a route without a word about it is told here.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{CHAT, chat, post, with};
+use crate::client::{CHAT, MESSAGES, chat, message, post, with};
 use crate::script::Script;
 
 const HERMES: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n\
@@ -130,23 +130,24 @@ async fn mistral_calls_end_with_the_answer() {
     assert_eq!(answer.arguments(), [("open_valve", json!({"id": "v-12", "turns": 3}))]);
 }
 
+const PRICE: [&str; 12] = [
+    "<|channel|>",
+    "analysis",
+    "<|message|>",
+    "Need the",
+    " price.",
+    "<|end|><|start|>",
+    "assistant<|channel|>comm",
+    "entary to=functions.",
+    "get_price <|con",
+    "strain|>json<|mess",
+    "age|>{\"sku\":",
+    "\"B-7\"}<|call|>",
+];
+
 #[tokio::test]
 async fn harmony_channels_are_told_apart() {
-    let pieces = [
-        "<|channel|>",
-        "analysis",
-        "<|message|>",
-        "Need the",
-        " price.",
-        "<|end|><|start|>",
-        "assistant<|channel|>comm",
-        "entary to=functions.",
-        "get_price <|con",
-        "strain|>json<|mess",
-        "age|>{\"sku\":",
-        "\"B-7\"}<|call|>",
-    ];
-    let answer = ask(HARMONY, &pieces, json!({"tools": tools(&["get_price"])})).await;
+    let answer = ask(HARMONY, &PRICE, json!({"tools": tools(&["get_price"])})).await;
     assert_eq!(answer.reasoning, "Need the price.");
     assert_eq!((answer.content.as_str(), answer.reason.as_str()), ("", "tool_calls"));
     assert_eq!(answer.arguments(), [("get_price", json!({"sku": "B-7"}))]);
@@ -275,4 +276,54 @@ async fn thoughts_end_when_their_budget_is_used_up() {
     let answer = ask(THINKING, &LONG, json!({"thinking_budget": 100})).await;
     assert_eq!(answer.reasoning, "First I think of everything.");
     assert_eq!((answer.content.as_str(), answer.reason.as_str()), ("Done.", "stop"));
+}
+
+/// The events of a stream of `/v1/messages`: types and, of deltas, what they add.
+async fn messages(template: &'static str, pieces: &[&str], more: Value) -> Vec<(String, String)> {
+    let mut script = Script::says(pieces);
+    script.template = Some(template);
+    let body = message(with(json!({"stream": true}), more));
+    let events = post(&script.app(), MESSAGES, &body).await.events();
+    let mut said: Vec<(String, String)> = Vec::new();
+    for (name, data) in events {
+        let (kind, more) = match name.as_str() {
+            "content_block_start" => (text(&data["content_block"]["type"]), String::new()),
+            "content_block_delta" => {
+                let delta = &data["delta"];
+                let more = ["thinking", "text", "partial_json"].map(|key| text(&delta[key]));
+                (text(&delta["type"]), more.concat())
+            }
+            "message_delta" => ("stop".to_owned(), text(&data["delta"]["stop_reason"])),
+            _ => continue,
+        };
+        match said.last_mut() {
+            Some((last, all)) if *last == kind && name == "content_block_delta" => *all += &more,
+            _ => said.push((kind, more)),
+        }
+    }
+    said.retain(|(kind, _)| kind != "signature_delta");
+    said
+}
+
+/// Anthropic's clients get the same as blocks.
+#[tokio::test]
+async fn messages_have_blocks_for_thoughts_and_calls() {
+    let of = |said: &[(&str, &str)]| {
+        said.iter().map(|(kind, text)| ((*kind).to_owned(), (*text).to_owned())).collect::<Vec<_>>()
+    };
+    let tool = json!([{"name": "get_price", "input_schema": {"type": "object"}}]);
+    let said = messages(HARMONY, &PRICE, json!({"tools": tool})).await;
+    let expected = [
+        ("thinking", ""),
+        ("thinking_delta", "Need the price."),
+        ("tool_use", ""),
+        ("input_json_delta", "{\"sku\":\"B-7\"}"),
+        ("stop", "tool_use"),
+    ];
+    assert_eq!(said, of(&expected));
+    let pieces = ["First I", " should", " list"];
+    let said = messages(THINKING, &pieces, json!({"max_tokens": 3})).await;
+    let expected =
+        [("thinking", ""), ("thinking_delta", "First I should list"), ("stop", "max_tokens")];
+    assert_eq!(said, of(&expected));
 }

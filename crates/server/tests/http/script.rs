@@ -82,6 +82,9 @@ impl Gate {
 pub(crate) enum Speech {
     /// The pieces, then end of text.
     Pieces,
+    /// The first piece where the prompt ends with `!`, else the others; then end of text.
+    #[allow(dead_code, reason = "an example uses it")]
+    Agent,
     /// Anything: all tokens but the special ones are about equally likely after any token.
     Noise,
     /// The same with the special ones, so that it may end at any time.
@@ -231,6 +234,18 @@ struct Player {
     _life: Option<Sender<()>>,
 }
 
+impl Player {
+    fn next_after(&self, last: TokenId) -> TokenId {
+        let at = self.script.iter().position(|&token| token == last);
+        let next = match (self.speech, at) {
+            (Speech::Agent, Some(0)) => None,
+            (Speech::Agent, None) if last != N_SPECIAL + u32::from(b'!') => Some(1),
+            (_, at) => Some(at.map_or(0, |at| at + 1)),
+        };
+        next.and_then(|next| self.script.get(next)).copied().unwrap_or(EOS)
+    }
+}
+
 impl Executor for Player {
     fn vocab(&self) -> usize {
         self.vocab
@@ -241,7 +256,7 @@ impl Executor for Player {
     }
 
     fn shape(&self) -> ExecutorShape {
-        ExecutorShape { n_blocks: 2048, n_slots: 0, max_rows: 64, max_want: 64 }
+        ExecutorShape { n_blocks: 1 << 14, n_slots: 0, max_rows: 64, max_want: 64 }
     }
 
     // Its answers depend on tokens alone, so a block may hold anything.
@@ -272,9 +287,8 @@ impl Executor for Player {
             match self.speech {
                 Speech::Noise => scores[..N_SPECIAL as usize].fill(f32::NEG_INFINITY),
                 Speech::Anything => {}
-                Speech::Pieces | Speech::Breaks { .. } => {
-                    let at = self.script.iter().position(|&token| token == last);
-                    let next = self.script.get(at.map_or(0, |at| at + 1)).copied().unwrap_or(EOS);
+                Speech::Pieces | Speech::Agent | Speech::Breaks { .. } => {
+                    let next = self.next_after(last);
                     // The runner-up is always the letter `?`.
                     scores[(N_SPECIAL + 63) as usize] = 10.0;
                     scores[next as usize] = 20.0;

@@ -22,6 +22,7 @@ formats! {
     harmony,
     hunyuan,
     longcat,
+    minicpm,
     minimax,
     gemma,
     glm,

@@ -136,6 +136,20 @@ fn formats() -> Vec<(&'static str, &'static str, String)> {
              <longcat_arg_value>3</longcat_arg_value>\n</longcat_tool_call>"
                 .to_owned(),
         ),
+        (
+            "minicpm",
+            "<function name=\"f\"><param name=\"a\">",
+            "<function name=\"get_weather\"><param name=\"city\">Paris</param>\
+             <param name=\"days\">3</param></function>"
+                .to_owned(),
+        ),
+        (
+            "minicpm",
+            "<function name=\"f\"><param name=\"a\">",
+            "<function name=\"get_weather\"><param name=\"city\"><![CDATA[Paris]]></param>\
+             <param name=\"days\">3</param></function>"
+                .to_owned(),
+        ),
         ("nemotron", "<TOOLCALL>", format!("<TOOLCALL>[{json}]</TOOLCALL>")),
         ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]")),
         ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]<|/tool_call|>")),
@@ -234,6 +248,7 @@ fn slips_are_forgiven_where_the_tool_is_known() {
         format!("<tool_call>{{\"arguments\": {ARGUMENTS}, \"name\": \"get_weather\"}}</tool_call>"),
         format!("<tool_call>{{\"name\": \"get_weather\", \"arguments\": {quoted}}}</tool_call>"),
         format!("<tool_call>{{\"type\": \"function\", \"function\": {call}}}</tool_call>"),
+        format!("<tool_call>\n{{{call}}}\n</tool_call>"),
         call.clone(),
         format!("{call}\n</tool_call>"),
         format!("```json\n{call}\n```"),
@@ -275,6 +290,7 @@ fn unknown_names_and_broken_calls_are_text() {
         "```json\n{\"name\": \"get_time\", \"arguments\": {}}\n```\nis a call.",
         "A call:\n```json\n{\"name\": \"get_time\", \"arguments\": {}}\n```",
         "```json\n{\"name\": \"get_time\"}\n```",
+        "{\"name\": \"get_time\", \"arguments\": {}, \"response\": \"noon\"}",
         "`",
         "{",
     ] {

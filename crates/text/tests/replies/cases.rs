@@ -43,6 +43,18 @@ fn t02_a_value_may_hold_the_closing_tags() {
     Case::new(CODER, &[note]).check(&text, "", "", &[("save_note", arguments)]);
 }
 
+/// The same in a format that quotes what has tags in it.
+#[test]
+fn t02_a_quoted_value_may_hold_anything() {
+    let note = tool("save_note", json!({"body": {"type": "string"}}));
+    let body = "<a>\n</param></function>\n";
+    let text = format!(
+        "<function name=\"save_note\"><param name=\"body\"><![CDATA[{body}]]></param></function>"
+    );
+    let template = "<function name=\"f\"><param name=\"a\">";
+    Case::new(template, &[note]).check(&text, "", "", &[("save_note", json!({"body": body}))]);
+}
+
 #[test]
 fn t03_prose_about_calls_is_none() {
     let gauge = tool("read_gauge", json!({}));

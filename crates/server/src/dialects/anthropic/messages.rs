@@ -3,13 +3,14 @@
 use serde_json::{Map, Value};
 
 use super::content;
-use super::tools::{self, Offer};
+use super::tools;
 use super::writer::MessagesWriter;
 use crate::app::App;
 use crate::describe::{Field, Shape, honoured, ignored, refused};
 use crate::endpoint::{Call, Delivery, Endpoint};
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::offer::Offer;
 use crate::request::{ChatRequest, Conversation, Format, Input, Strictness};
 use crate::sampling::{self, SHARED};
 

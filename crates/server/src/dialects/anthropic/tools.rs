@@ -4,18 +4,8 @@ use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::fields::Fields;
+use crate::offer::{MAX_TOOLS, Offer};
 use crate::request::{Calls, ToolChoice};
-
-/// Most tools of one request.
-const MAX_TOOLS: usize = 512;
-
-/// What a model is offered.
-pub(super) struct Offer {
-    /// Definitions in OpenAI's form, which is what templates are written for.
-    pub(super) tools: Vec<Value>,
-    pub(super) tool_choice: ToolChoice,
-    pub(super) calls: Calls,
-}
 
 /// Reads both fields.
 ///

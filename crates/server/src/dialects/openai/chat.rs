@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::fields::{self, BOTH, StreamUsage};
-use super::tools::{self, Offer};
 use super::wire::{self, Envelope};
 use super::{format, messages, thinking};
 use crate::answer::Head;
@@ -14,6 +13,7 @@ use crate::error::ApiError;
 use crate::event::{CallPart, Event, FinishReason, Piece, Scored};
 use crate::fields::Fields;
 use crate::frames::Frames;
+use crate::offer::{self, Offer};
 use crate::request::{ChatRequest, Conversation, Input};
 use crate::sampling::{self, SHARED};
 
@@ -62,7 +62,7 @@ impl Endpoint for Chat {
         check_modalities(body)?;
         let (delivery, usage) = fields::delivery(body)?;
         let format = format::read(body)?;
-        let Offer { tools, tool_choice, calls } = tools::read(body)?;
+        let Offer { tools, tool_choice, calls } = offer::read(body)?;
         let conversation = Conversation {
             messages: messages::read(body)?,
             tools,

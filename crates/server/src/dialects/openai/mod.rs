@@ -1,4 +1,5 @@
-//! OpenAI's API: `/v1/chat/completions`, `/v1/completions`, `/v1/models`. Its error form is also
+//! OpenAI's API: `/v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/models`, and what
+//! vLLM adds to it. Its error form is also
 //! what a client gets that asks for a route no dialect has.
 
 mod chat;
@@ -8,8 +9,9 @@ mod fields;
 mod format;
 mod messages;
 mod models;
+mod responses;
 mod thinking;
-mod tools;
+mod tokens;
 mod wire;
 
 use super::Dialect;
@@ -21,7 +23,7 @@ pub(super) const DIALECT: Dialect =
 
 fn routes() -> Vec<Route> {
     const MODEL: &str = "/v1/models/{*id}";
-    vec![
+    let mut routes = vec![
         Route::post(
             "/v1/chat/completions",
             serve::<chat::Chat>,
@@ -39,5 +41,8 @@ fn routes() -> Vec<Route> {
         Route::post(MODEL, models::act, "loads or unloads a model: `…/load`, `…/unload`"),
         Route::put(MODEL, models::pin, "keeps a model in memory: `…/pin`").takes(&[models::PIN]),
         Route::delete(MODEL, models::unpin, "no longer keeps it: `…/pin`"),
-    ]
+    ];
+    routes.extend(responses::routes());
+    routes.extend(tokens::routes());
+    routes
 }

@@ -22,7 +22,7 @@ pub(crate) struct JsonCalls {
 pub(crate) enum Arguments {
     /// It is, of a tool that takes none.
     Optional,
-    /// It is any object that has a name.
+    /// It is any object that has a name. Only for openers whose calls are on trial.
     Required,
 }
 
@@ -131,6 +131,12 @@ impl JsonParser {
                 Ok(Step::On)
             }
             None if !input.has_ended() => Err(Stop::Wait),
+            // Qwen 2.5's templates show the braces doubled.
+            Some('{') if self.call.depth == 1 && self.call.name.is_none() => {
+                input.skip(1);
+                self.call.depth = 2;
+                Ok(Step::On)
+            }
             // The last braces are missing.
             None if self.call.begun || self.call.name.is_some() => {
                 if input.end() == Some(crate::reply::End::Model) {
@@ -191,7 +197,9 @@ impl JsonParser {
             return Ok(Step::On);
         }
         let known = [&NAMES[..], &ARGUMENTS, &IDS, &["type", "index"]].concat();
-        if !self.call.begun && !known.contains(&key.as_str()) {
+        // Where any text may be looked at, a call has nothing but what belongs to one.
+        let is_strict = !self.call.begun || self.format.arguments == Arguments::Required;
+        if is_strict && !known.contains(&key.as_str()) {
             return Err(Stop::NotACall);
         }
         if ARGUMENTS.contains(&key.as_str()) && next == '{' && self.call.name.is_some() {

@@ -36,8 +36,11 @@ pub(crate) enum Newlines {
     Frame,
     /// They are part of it.
     Kept,
+    /// They are; and a text may stand between `<![CDATA[` and `]]>`.
+    Quoted,
 }
 
+const CDATA: &str = "<![CDATA[";
 /// Longest name of a call or an argument, in bytes.
 const MAX_NAME: usize = 512;
 /// Most blanks between a value's end and what must follow it, in bytes.
@@ -80,8 +83,8 @@ enum At {
     Gap(Kind),
     /// At the beginning of the value.
     Value(Kind),
-    /// In a text that goes on to the client.
-    Text,
+    /// In a text that goes on to the client, up to one of these.
+    Text(&'static [&'static str]),
     /// In a value of which this was read.
     Typed(Kind, String),
 }
@@ -241,18 +244,24 @@ impl XmlParser {
         }
         self.at = match kind {
             Kind::Text => {
+                let quoted = self.format.newlines == Newlines::Quoted && input.accept(&[CDATA])?;
                 out.arguments("\"");
-                At::Text
+                At::Text(if quoted { &["]]></param>", "]]>"] } else { self.format.value_ends })
             }
             typed => At::Typed(typed, String::new()),
         };
         Ok(Step::On)
     }
 
-    fn text(&mut self, input: &mut Cursor, out: &mut CallWriter<'_>) -> Result<Step, Stop> {
-        self.at = At::Text;
+    fn text(
+        &mut self,
+        input: &mut Cursor,
+        out: &mut CallWriter<'_>,
+        ends: &'static [&'static str],
+    ) -> Result<Step, Stop> {
+        self.at = At::Text(ends);
         let mut piece = String::new();
-        let state = self.read_value(input, &mut piece);
+        let state = self.read_value(input, &mut piece, ends);
         let quoted = typed::quoted(&piece);
         out.arguments(&quoted[1..quoted.len() - 1]);
         match state? {
@@ -271,7 +280,7 @@ impl XmlParser {
         out: &mut CallWriter<'_>,
         (kind, mut read): (Kind, String),
     ) -> Result<Step, Stop> {
-        let state = self.read_value(input, &mut read);
+        let state = self.read_value(input, &mut read, self.format.value_ends);
         let Ok(state) = state else {
             self.at = At::Typed(kind, read);
             return Err(Stop::Wait);
@@ -289,11 +298,16 @@ impl XmlParser {
 
     /// Reads on in a value. Its end is one only if what must follow an end follows it: a value may
     /// hold the text of its own end.
-    fn read_value(&self, input: &mut Cursor, out: &mut String) -> Result<Value, Wait> {
+    fn read_value(
+        &self,
+        input: &mut Cursor,
+        out: &mut String,
+        ends: &'static [&'static str],
+    ) -> Result<Value, Wait> {
         loop {
-            match input.find(self.format.value_ends) {
+            match input.find(ends) {
                 Found::Tag { at, which } => {
-                    let len = self.format.value_ends[which].len();
+                    let len = ends[which].len();
                     match self.goes_on(input, at + len) {
                         Ok(true) => {
                             self.take_value(input, at, out);
@@ -351,7 +365,7 @@ impl XmlParser {
         let safe = &input.rest()[..n];
         let kept = match self.format.newlines {
             Newlines::Frame => safe.strip_suffix('\n').unwrap_or(safe).trim_end_matches('\r').len(),
-            Newlines::Kept => n,
+            Newlines::Kept | Newlines::Quoted => n,
         };
         out.push_str(&input.take(kept));
     }
@@ -363,7 +377,7 @@ impl XmlParser {
             Newlines::Frame => last
                 .strip_suffix('\n')
                 .map_or(last.as_str(), |text| text.strip_suffix('\r').unwrap_or(text)),
-            Newlines::Kept => &last,
+            Newlines::Kept | Newlines::Quoted => &last,
         });
     }
 
@@ -396,7 +410,7 @@ impl CallParser for XmlParser {
             At::Key => self.key(input, out),
             At::Gap(kind) => self.gap(input, kind),
             At::Value(kind) => self.value(input, out, kind),
-            At::Text => self.text(input, out),
+            At::Text(ends) => self.text(input, out, ends),
             At::Typed(kind, read) => self.typed(input, out, (kind, read)),
         }
     }

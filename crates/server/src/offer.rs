@@ -1,5 +1,5 @@
-//! `tools`, `tool_choice` and `parallel_tool_calls`: what the model may call and what it must. How a
-//! call is enforced is not decided here.
+//! `tools`, `tool_choice` and `parallel_tool_calls` in OpenAI's form, which is what templates are
+//! written for: what the model may call and what it must. How a call is enforced is not decided here.
 
 use serde_json::Value;
 
@@ -8,21 +8,21 @@ use crate::fields::{Fields, wrong_type};
 use crate::request::{Calls, ToolChoice};
 
 /// Most tools of one request.
-const MAX_TOOLS: usize = 512;
+pub(crate) const MAX_TOOLS: usize = 512;
 
 /// What a model is offered.
-pub(super) struct Offer {
+pub(crate) struct Offer {
     /// The tools that the template shall see: checked, as the client wrote them.
-    pub(super) tools: Vec<Value>,
-    pub(super) tool_choice: ToolChoice,
-    pub(super) calls: Calls,
+    pub(crate) tools: Vec<Value>,
+    pub(crate) tool_choice: ToolChoice,
+    pub(crate) calls: Calls,
 }
 
 /// Reads the three fields.
 ///
 /// # Errors
 /// A tool that is none, or a choice that there is not.
-pub(super) fn read(body: &Fields) -> Result<Offer, ApiError> {
+pub(crate) fn read(body: &Fields) -> Result<Offer, ApiError> {
     let tools = body.list("tools")?.unwrap_or_default();
     if tools.len() > MAX_TOOLS {
         return Err(ApiError::field("tools", format!("tools may have {MAX_TOOLS} entries")));

@@ -13,6 +13,7 @@ The model is a script: it calls `get_weather` when it is offered and has no resu
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def openai_responses(url):
     ask = client.responses.create
     tool = {"type": "function", "strict": False} | FUNCTION
     said(ask(model="default", input=QUESTION, max_output_tokens=8).output_text)
-    with client.responses.stream(model="default", input=QUESTION, max_output_tokens=8) as stream:
+    with client.responses.stream(model="default", input=QUESTION) as stream:
         deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
         said("".join(deltas))
         assert stream.get_final_response().output_text == "".join(deltas)
@@ -111,7 +112,7 @@ def anthropic_messages(url):
     messages += [{"role": "assistant", "content": reply.content}, {"role": "user", "content": [result]}]
     said(client.messages.create(**fields, tools=[tool]).content[0].text)
     try:
-        client.messages.create(**fields | {"temperature": 9})
+        client.messages.create(**fields, extra_body={"temperature": 9})
     except anthropic.BadRequestError as error:
         assert error.request_id and "temperature" in str(error)
     else:
@@ -217,6 +218,7 @@ def smolagents(url):
 
 
 def litellm(url):
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
 
     messages = [{"role": "user", "content": QUESTION}]

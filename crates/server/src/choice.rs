@@ -157,7 +157,8 @@ impl<'a> Choice<'a> {
                     let released = self.release(pushed.text, pushed.stopped);
                     add_text(&mut said, released);
                     if pushed.stopped {
-                        return (said, Some(FinishReason::Stop));
+                        let reason = self.stops.found().map(FinishReason::StopString);
+                        return (said, reason.or(Some(FinishReason::Stop)));
                     }
                 }
                 Part::Reasoning(text) => said.push(Said::Reasoning(text)),

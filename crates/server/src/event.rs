@@ -79,8 +79,10 @@ pub enum CallPart {
 /// Why a choice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model said it is done, or a stop string came.
+    /// The model said it is done.
     Stop,
+    /// The request's stop string of this number came.
+    StopString(usize),
     /// `max_tokens` or the context is used up.
     Length,
     /// The model said it is done, and has called tools.
@@ -91,7 +93,7 @@ impl FinishReason {
     /// One word for it, the same in logs and in OpenAI's dialect.
     pub fn name(self) -> &'static str {
         match self {
-            FinishReason::Stop => "stop",
+            FinishReason::Stop | FinishReason::StopString(_) => "stop",
             FinishReason::Length => "length",
             FinishReason::ToolCalls => "tool_calls",
         }

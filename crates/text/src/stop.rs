@@ -15,24 +15,25 @@ pub struct Pushed {
 pub struct StopMatcher {
     stops: Vec<String>,
     held: String,
-    stopped: bool,
+    /// Which of them came.
+    found: Option<usize>,
 }
 
 impl StopMatcher {
     /// A matcher for these strings; empty ones are ignored.
     pub fn new(stops: Vec<String>) -> StopMatcher {
         let stops = stops.into_iter().filter(|stop| !stop.is_empty()).collect();
-        StopMatcher { stops, held: String::new(), stopped: false }
+        StopMatcher { stops, held: String::new(), found: None }
     }
 
     /// Adds text; returns what may be shown.
     pub fn push(&mut self, text: &str) -> Pushed {
-        if self.stopped {
+        if self.found.is_some() {
             return Pushed { text: String::new(), stopped: true };
         }
         self.held.push_str(text);
-        if let Some(at) = self.first_stop() {
-            self.stopped = true;
+        if let Some((at, which)) = self.first_stop() {
+            self.found = Some(which);
             self.held.truncate(at);
             return Pushed { text: std::mem::take(&mut self.held), stopped: true };
         }
@@ -40,15 +41,22 @@ impl StopMatcher {
         Pushed { text: std::mem::replace(&mut self.held, rest), stopped: false }
     }
 
+    /// Which stop string came, counted without empty ones.
+    pub fn found(&self) -> Option<usize> {
+        self.found
+    }
+
     /// The text has ended: what was held back was no stop string after all.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Where the stop string that is complete first begins: this order does not depend on cuts.
-    fn first_stop(&self) -> Option<usize> {
-        let found = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop.len())));
-        found.min_by_key(|&(at, len)| (at + len, at)).map(|(at, _)| at)
+    /// Where the stop string that is complete first begins, and which it is: this order does not
+    /// depend on cuts.
+    fn first_stop(&self) -> Option<(usize, usize)> {
+        let stops = self.stops.iter().enumerate();
+        let found = stops.filter_map(|(n, stop)| Some((self.held.find(stop)?, stop.len(), n)));
+        found.min_by_key(|&(at, len, _)| (at + len, at)).map(|(at, _, n)| (at, n))
     }
 
     /// Length of the longest tail of `held` that begins a stop string.

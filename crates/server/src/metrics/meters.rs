@@ -106,7 +106,9 @@ impl Meters {
         let ending = match reason {
             FinishReason::Length => &self.endings.length,
             // As in vLLM, whose engine does not look into the text either.
-            FinishReason::Stop | FinishReason::ToolCalls => &self.endings.stop,
+            FinishReason::Stop | FinishReason::StopString(_) | FinishReason::ToolCalls => {
+                &self.endings.stop
+            }
         };
         ending.fetch_add(1, Ordering::Relaxed);
         let [queue, prefill, decode] =

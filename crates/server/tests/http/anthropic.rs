@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::client::{CHAT, MESSAGES, Reply, chat, message, post, send};
+use crate::client::{CHAT, MESSAGES, Reply, chat, message, post, send, with};
 use crate::script::{Script, Speech};
 
 async fn ducks(more: Value) -> Reply {
@@ -78,6 +78,19 @@ async fn a_stream_has_the_events_in_the_order_of_the_api() {
     assert_eq!(events[4].1, json!({"type": "content_block_stop", "index": 0}));
     let delta = json!({"stop_reason": "end_turn", "stop_sequence": null});
     assert_eq!((&events[5].1["delta"], &events[5].1["usage"]), (&delta, &whole["usage"]));
+}
+
+#[tokio::test]
+async fn the_stop_sequence_that_came_is_named() {
+    let more = json!({"stop_sequences": ["cat", "o d", "duck"]});
+    let whole = ducks(more.clone()).await.ok();
+    assert_eq!(whole["content"], json!([{"type": "text", "text": "Tw"}]));
+    let ending = json!({"stop_reason": "stop_sequence", "stop_sequence": "o d"});
+    for (key, value) in ending.as_object().unwrap() {
+        assert_eq!(&whole[key], value);
+    }
+    let events = ducks(with(more, json!({"stream": true}))).await.events();
+    assert_eq!(events[events.len() - 2].1["delta"], ending);
 }
 
 #[tokio::test]

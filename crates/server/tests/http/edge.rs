@@ -343,3 +343,31 @@ async fn a_head_is_bounded() {
     let head = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(reply(send_bytes(address, head).await).await.0, 200);
 }
+
+/// Names are looked up among the models there are, and nowhere else.
+#[tokio::test]
+async fn names_of_models_are_no_paths() {
+    let app = app(Edge::default());
+    let long = "x".repeat(5000);
+    for name in ["../../secret", "/tmp/m", "someorg/not-loaded", "a%2f..%2fb", "toy\0", &long] {
+        let chat = json!({"model": name, "messages": [{"role": "user", "content": "Hi"}]});
+        let plain = json!({"model": name, "prompt": "Hi", "input": "Hi", "tokens": [5]});
+        for (path, body) in [
+            (CHAT, &chat),
+            (MESSAGES, &chat),
+            ("/v1/messages/count_tokens", &chat),
+            ("/v1/chat/completions/render", &chat),
+            ("/api/chat", &chat),
+            ("/v1/completions", &plain),
+            ("/v1/responses", &plain),
+            ("/api/generate", &plain),
+            ("/api/show", &plain),
+            ("/tokenize", &plain),
+            ("/detokenize", &plain),
+            ("/v1/cache/clear", &plain),
+        ] {
+            let told = ask_with(&app, "POST", path, &[], &body.to_string()).await;
+            assert_eq!(told.status, 404, "{path}: {}", told.text);
+        }
+    }
+}

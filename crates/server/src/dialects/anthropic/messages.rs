@@ -65,7 +65,8 @@ impl Endpoint for Messages {
             ..sampling::request(body, Input::Chat(conversation))?
         };
         let delivery = sampling::delivery(body, Delivery::Whole)?;
-        Ok(Call { request, delivery, writer: MessagesWriter::default() })
+        let writer = MessagesWriter::new(request.stop.clone());
+        Ok(Call { request, delivery, writer })
     }
 }
 

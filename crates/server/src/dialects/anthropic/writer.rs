@@ -15,6 +15,8 @@ const SIGNATURE: &str = "hearth";
 /// Builds a message from events.
 #[derive(Default)]
 pub(super) struct MessagesWriter {
+    /// The request's stop strings.
+    stops: Vec<String>,
     /// `message_start` is out.
     begun: bool,
     cached_tokens: usize,
@@ -67,6 +69,20 @@ impl Block {
 }
 
 impl MessagesWriter {
+    pub(super) fn new(stops: Vec<String>) -> MessagesWriter {
+        MessagesWriter { stops, ..MessagesWriter::default() }
+    }
+
+    fn ending(&self, reason: FinishReason) -> Ending {
+        let (reason, stop) = match reason {
+            FinishReason::Stop => ("end_turn", None),
+            FinishReason::StopString(at) => ("stop_sequence", self.stops.get(at)),
+            FinishReason::Length => ("max_tokens", None),
+            FinishReason::ToolCalls => ("tool_use", None),
+        };
+        Ending { reason, stop_sequence: stop.cloned() }
+    }
+
     fn message(&self, head: &Head, content: Vec<Value>, usage: Value) -> Value {
         let ending = self.ending.as_ref();
         json!({
@@ -192,7 +208,7 @@ impl Writer for MessagesWriter {
             Event::Call { part, .. } => self.call(part, out),
             Event::Done { reason, .. } => {
                 self.end_block(out);
-                self.ending = Some(ending(reason));
+                self.ending = Some(self.ending(reason));
             }
             Event::Finished(usage) => self.finish(usage, out),
             Event::Failed(error) => out.event("error", &error::event(&error)),
@@ -207,15 +223,6 @@ impl Writer for MessagesWriter {
         let content = self.blocks.iter().map(Block::whole).collect();
         self.message(head, content, whole_usage(&self.usage))
     }
-}
-
-fn ending(reason: FinishReason) -> Ending {
-    let reason = match reason {
-        FinishReason::Stop => "end_turn",
-        FinishReason::Length => "max_tokens",
-        FinishReason::ToolCalls => "tool_use",
-    };
-    Ending { reason, stop_sequence: None }
 }
 
 fn whole_usage(usage: &Usage) -> Value {

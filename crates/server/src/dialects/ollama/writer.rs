@@ -143,8 +143,8 @@ impl Writer for LinesWriter {
             }
             Event::Done { reason, .. } => {
                 self.reason = match reason {
-                    FinishReason::Stop | FinishReason::ToolCalls => "stop",
                     FinishReason::Length => "length",
+                    _ => "stop",
                 };
             }
             Event::Finished(usage) => {

@@ -350,8 +350,8 @@ impl Writer for ResponsesWriter {
             Event::Call { part, .. } => self.call(head, part, out),
             Event::Done { reason, .. } => {
                 self.state = match reason {
-                    FinishReason::Stop | FinishReason::ToolCalls => State::Completed,
                     FinishReason::Length => State::Incomplete,
+                    _ => State::Completed,
                 };
                 self.end_item(head, self.state, out);
             }

@@ -220,7 +220,7 @@ impl<'a> Loader<'a> {
         match module {
             Module::Linear(linear) | Module::Embedding(linear) => vec![linear.name.clone()],
             Module::Gain { name, .. } => vec![name.clone()],
-            Module::Vector { name, .. } => vec![name.clone()],
+            Module::Vector { name, .. } => vec![self.spelled(name)],
             Module::Experts(experts) => self.stored_experts(experts),
             Module::LatentUp(up) => self.stored_latent_up(up),
         }
@@ -267,7 +267,7 @@ impl<'a> Loader<'a> {
 
     /// The `len` numbers of a tensor, in the order they are stored.
     pub(crate) fn numbers(&self, name: &str, len: usize) -> Result<Vec<f32>, Error> {
-        Ok(self.checkpoint.vector(name, len)?)
+        Ok(self.checkpoint.vector(&self.spelled(name), len)?)
     }
 
     /// Bytes of one module that do not stay where the checkpoint has them.

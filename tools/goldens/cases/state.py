@@ -139,4 +139,17 @@ MLX_CASES = {
          "position_embedding_type": "nope", "tie_word_embeddings": True},
         32, 4,
     ),
+    "kimi_linear_affine4": (
+        "kimi_linear",
+        {"model_type": "kimi_linear", **without(MLX, "max_position_embeddings"), "num_key_value_heads": 4,
+         "intermediate_size": 64, "head_dim": 16, "model_max_length": 256, "num_experts": 4,
+         "num_experts_per_token": 2, "num_shared_experts": 1, "moe_intermediate_size": 32, "kv_lora_rank": 32,
+         "qk_nope_head_dim": 32, "qk_rope_head_dim": 8, "v_head_dim": 16, "mla_use_nope": True,
+         "moe_router_activation_func": "sigmoid", "moe_renormalize": True, "routed_scaling_factor": 1.7,
+         "first_k_dense_replace": 1, "moe_layer_freq": 1, "num_expert_group": 1, "topk_group": 1,
+         "linear_attn_config": {"num_heads": 2, "head_dim": 32, "short_conv_kernel_size": 4, "kda_layers": [1],
+                                "full_attn_layers": [2]},
+         "tie_word_embeddings": False},
+        32, 4,
+    ),
 }

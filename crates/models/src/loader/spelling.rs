@@ -4,7 +4,7 @@
 
 use super::Loader;
 use crate::modules::layer_name;
-use crate::recipe::{Branch, Ffn, GateUp, GatedFfn, MoeFfn};
+use crate::recipe::{Branch, Correction, Ffn, GateUp, GatedFfn, MoeFfn};
 
 impl Loader<'_> {
     /// Gives the parts of the spec the names that the checkpoint has for them.
@@ -23,6 +23,16 @@ impl Loader<'_> {
     }
 }
 
+impl Loader<'_> {
+    /// The name that the checkpoint has for a tensor: MLX puts the convolutions of Kimi Linear into
+    /// modules.
+    pub(super) fn spelled(&self, tensor: &str) -> String {
+        let other = tensor.replace("_conv1d.", "_conv.conv.");
+        let is_other = !self.checkpoint.contains(tensor) && self.checkpoint.contains(&other);
+        if is_other { other } else { tensor.to_owned() }
+    }
+}
+
 /// MLX calls gate and up of LFM2 and Granite 4 as nearly all others do.
 fn respell_gated(ffn: &mut GatedFfn, layer: &str, is_there: impl Fn(&str) -> bool) {
     let usual = match ffn.gate_up {
@@ -35,8 +45,15 @@ fn respell_gated(ffn: &mut GatedFfn, layer: &str, is_there: impl Fn(&str) -> boo
     }
 }
 
-/// MLX has the router of Ling in a module of its own.
+/// MLX has the router of Ling in a module of its own, and the mixture of Kimi Linear where others have
+/// theirs.
 fn respell_router(moe: &mut MoeFfn, layer: &str, is_there: impl Fn(&str) -> bool) {
+    if moe.name == "block_sparse_moe" && is_there(&format!("{layer}.mlp.{}", moe.router.name)) {
+        moe.name = "mlp";
+        if let Correction::Stored(name) = &mut moe.router.correction {
+            *name = name.strip_prefix("gate.").unwrap_or(name);
+        }
+    }
     if moe.router.name == "gate" && is_there(&format!("{layer}.{}.gate.gate_proj", moe.name)) {
         moe.router.name = "gate.gate_proj";
     }

@@ -64,6 +64,7 @@ fn hybrids_with_experts_as_mlx_converts_them() {
     packings::check("lfm2_moe_affine4");
     packings::check("nemotron_h_affine4");
     packings::check("granitemoehybrid_affine4");
+    packings::check("kimi_linear_affine4");
 }
 
 /// Wherever a prompt is cut, what comes after goes on from the state that was kept there.

@@ -127,7 +127,8 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     writeln!(out, "{score}")?;
     if let Some((what, _)) = against {
         writeln!(out, "with {what}: {reference_score}")?;
-        writeln!(out, "8-bit against {what}: {comparison}")?;
+        let own = if args.compare_exact { "8-bit" } else { args.load.kv_format.name() };
+        writeln!(out, "{own} against {what}: {comparison}")?;
     }
     Ok(())
 }

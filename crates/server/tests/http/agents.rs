@@ -173,6 +173,10 @@ async fn two_calls_of_one_tool() {
     // Another seed, other ids.
     let other = ask(HERMES, &ROWS, json!({"tools": tools(&["fetch_row"]), "seed": 6})).await;
     assert_ne!(other.calls[0].0, answer.calls[0].0);
+    // The same seed in another turn, too.
+    let messages = json!([{"role": "user", "content": "Go on"}]);
+    let more = json!({"tools": tools(&["fetch_row"]), "messages": messages});
+    assert_ne!(ask(HERMES, &ROWS, more).await.calls[0].0, answer.calls[0].0);
     // No tools, no calls.
     let more = json!({"tools": tools(&["fetch_row"]), "tool_choice": "none"});
     let text = ask(HERMES, &ROWS, more).await;

@@ -87,4 +87,9 @@ impl Constraint for Budget {
             inner.push(token);
         }
     }
+
+    fn forced(&mut self) -> Option<TokenId> {
+        let inner = self.inner.as_mut();
+        self.due.front().copied().or_else(|| inner.and_then(|inner| inner.forced()))
+    }
 }

@@ -351,7 +351,8 @@ async fn names_of_models_are_no_paths() {
     let long = "x".repeat(5000);
     for name in ["../../secret", "/tmp/m", "someorg/not-loaded", "a%2f..%2fb", "toy\0", &long] {
         let chat = json!({"model": name, "messages": [{"role": "user", "content": "Hi"}]});
-        let plain = json!({"model": name, "prompt": "Hi", "input": "Hi", "tokens": [5]});
+        let plain = json!({"model": name, "prompt": "Hi", "tokens": [5]});
+        let items = json!({"model": name, "input": "Hi"});
         for (path, body) in [
             (CHAT, &chat),
             (MESSAGES, &chat),
@@ -359,7 +360,7 @@ async fn names_of_models_are_no_paths() {
             ("/v1/chat/completions/render", &chat),
             ("/api/chat", &chat),
             ("/v1/completions", &plain),
-            ("/v1/responses", &plain),
+            ("/v1/responses", &items),
             ("/api/generate", &plain),
             ("/api/show", &plain),
             ("/tokenize", &plain),

@@ -56,7 +56,7 @@ fn samplings() -> impl Strategy<Value = Sampling> {
 fn asks() -> impl Strategy<Value = Ask> {
     let stops = prop::collection::vec(0..VOCAB as u32, 0..2);
     let logprobs = prop::option::of(0..4usize);
-    let steps = prop::option::weighted(0.2, Just(SmallSteps { last: 0 }));
+    let steps = prop::option::weighted(0.2, Just(SmallSteps::new(0)));
     let max_tokens = prop_oneof![3 => 0..80usize, 1 => Just(100_000)];
     let timeout = prop::option::weighted(0.1, (0..60u64).prop_map(Duration::from_millis));
     let marks = prop::collection::vec(0..140usize, 0..3);
@@ -145,5 +145,30 @@ proptest! {
                 prop_assert_eq!(found.said(), expected.said(), "{:?}", ask);
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Tokens that are taken without a pass are those that the passes would have chosen.
+    #[test]
+    fn what_is_forced_is_what_would_be_chosen(
+        ask in asks(),
+        last in 0..VOCAB as u32,
+        hybrid: bool,
+    ) {
+        let toy = || if hybrid { Toy::hybrid(12, 4) } else { Toy::new(12) };
+        let with = |says| {
+            let small_steps = Some(SmallSteps { last, says });
+            alone_on(toy(), &Ask { small_steps, logprobs: None, timeout: None, ..ask.clone() }, 230)
+        };
+        let (forced, plain) = (with(Says::Forced), with(Says::Nothing));
+        prop_assert_eq!(forced.said(), plain.said());
+        let scored = Some(SmallSteps::new(last));
+        let scored = Ask { small_steps: scored, logprobs: Some(1), timeout: None, ..ask.clone() };
+        let scored = alone_on(toy(), &scored, 230);
+        prop_assert_eq!(&scored.tokens, &plain.tokens);
+        prop_assert!(scored.logprobs.iter().all(Option::is_some));
     }
 }

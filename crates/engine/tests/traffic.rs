@@ -85,8 +85,10 @@ fn asks() -> Vec<Ask> {
         let prompt: Vec<u32> = start[..shared].iter().copied().chain(tail).collect();
         let temperature = if i % 2 == 0 { 0.0 } else { 0.9 };
         let sampling = Sampling { temperature, seed: u64::from(i), ..Sampling::default() };
-        let small_steps = (i % 5 == 3).then_some(SmallSteps { last: i });
-        Ask { sampling, small_steps, logprobs: Some(1), ..Ask::greedy(&prompt, max_tokens) }
+        let small_steps = (i % 5 == 3).then_some(SmallSteps::new(i));
+        // Of those with a grammar some want probabilities, for which no token is skipped.
+        let logprobs = (i != 8).then_some(1);
+        Ask { sampling, small_steps, logprobs, ..Ask::greedy(&prompt, max_tokens) }
     };
     (0..).zip(cases).map(ask).collect()
 }

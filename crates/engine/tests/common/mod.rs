@@ -365,17 +365,38 @@ impl Ask {
     }
 }
 
-/// A grammar: every token is at most 5 above the last one, counting round.
+/// A grammar: every token is at most 5 above the last one, counting round. After some tokens only one
+/// may come, which it says if it may.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallSteps {
     pub last: TokenId,
+    pub says: Says,
+}
+
+/// Whether a grammar says which token is the only one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Says {
+    Forced,
+    Nothing,
+}
+
+impl SmallSteps {
+    pub fn new(last: TokenId) -> SmallSteps {
+        SmallSteps { last, says: Says::Forced }
+    }
+
+    /// After every third number come two that are fixed.
+    fn only(&self) -> Option<TokenId> {
+        (self.last % 6 < 2).then_some(self.last + 1)
+    }
 }
 
 impl Constraint for SmallSteps {
     fn mask(&mut self, logits: &mut [f32]) {
         let n = logits.len() as TokenId;
+        let only = self.only();
         for (id, logit) in (0..n).zip(logits) {
-            if (id + n - self.last) % n > 5 {
+            if (id + n - self.last) % n > 5 || only.is_some_and(|only| only != id) {
                 *logit = f32::NEG_INFINITY;
             }
         }
@@ -383,6 +404,10 @@ impl Constraint for SmallSteps {
 
     fn push(&mut self, token: TokenId) {
         self.last = token;
+    }
+
+    fn forced(&mut self) -> Option<TokenId> {
+        self.only().filter(|_| self.says == Says::Forced)
     }
 }
 

@@ -54,10 +54,19 @@ fn wrong_input_is_one_line_that_helps() {
         (&["convert", &model, &model], "choose another folder"),
         (&["convert", &model, &empty, "--bits", "7"], "--mode affine takes"),
         (&["perplexity", &model, "nowhere.txt"], "cannot read nowhere.txt"),
-        (&["perplexity", &model, &text, "--compare-f16-kv"], "add --kv-format q8"),
+        (&["perplexity", &model, &text], "outside of the model's vocabulary of 264"),
+        (
+            &["perplexity", &model, &text, "--compare-f16-kv", "--kv-format", "f16"],
+            "leave that out, or say q8",
+        ),
     ] {
         let out = home.run(args, &[("HF_HUB_OFFLINE", "1")]);
-        assert_eq!(out.status.code(), Some(1), "{args:?}");
+        assert_eq!(
+            out.status.code(),
+            Some(1),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         assert!(out.stdout.is_empty(), "{args:?}");
         let line = only_line(&out);
         assert!(line.starts_with("error: ") && line.contains(expected), "{args:?}: {line}");

@@ -72,7 +72,7 @@ const ROWS: usize = 64;
 pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     if args.compare_f16_kv && args.load.kv_format == KvFormat::F16 {
         bail!(
-            "--compare-f16-kv compares with f16, which is what --kv-format says: add --kv-format q8"
+            "--compare-f16-kv compares with f16, which is what --kv-format says: leave that out, or say q8"
         );
     }
     let path = super::resolve(&args.model, env)?;
@@ -136,16 +136,18 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
 fn read_tokens(path: &Path, opened: &Opened) -> Result<Vec<TokenId>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read {} as text", path.display()))?;
-    if path.extension().is_some_and(|extension| extension == "json") {
-        let tokens: Vec<TokenId> = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not a list of token ids", path.display()))?;
-        let vocab = opened.spec.vocab;
-        if let Some(bad) = tokens.iter().find(|&&token| token as usize >= vocab) {
-            bail!("token {bad} is outside of the model's vocabulary of {vocab}");
-        }
-        return Ok(tokens);
+    let tokens: Vec<TokenId> = if path.extension().is_some_and(|extension| extension == "json") {
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a list of token ids", path.display()))?
+    } else {
+        opened.tokenizer()?.encode_raw(&text)?
+    };
+    // Of the text too: a tokenizer may be another model's.
+    let vocab = opened.spec.vocab;
+    if let Some(bad) = tokens.iter().find(|&&token| token as usize >= vocab) {
+        bail!("token {bad} is outside of the model's vocabulary of {vocab}");
     }
-    Ok(opened.tokenizer()?.encode_raw(&text)?)
+    Ok(tokens)
 }
 
 /// An executor that reads one window at a time.

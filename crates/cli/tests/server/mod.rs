@@ -30,7 +30,7 @@ impl Server {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nX-Request-Id: trip-7\r\nConnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: trip-7\r\nConnection: close\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         );
         socket.write_all(head.as_bytes()).unwrap();

@@ -28,7 +28,8 @@ pub(crate) fn calls(text: &str) -> Option<Vec<PythonCall>> {
     let mut calls = Vec::new();
     loop {
         reader.blanks();
-        if reader.rest.is_empty() || (in_list && reader.eat(']')) {
+        let ends = if in_list { reader.eat(']') } else { reader.rest.is_empty() };
+        if ends {
             break;
         }
         calls.push(reader.call()?);

@@ -11,6 +11,7 @@ Prints one line per check and exits with 1 if any failed. The answers may say an
 checked is what the SDK makes of them. Not a benchmark.
 """
 
+import json
 import sys
 import traceback
 
@@ -164,7 +165,7 @@ def bad_fields_are_typed_errors(client):
     def ask(**fields):
         return chat(client, **fields)
 
-    schema = {"name": "q", "schema": {"type": "object"}}
+    schema = {"name": "q", "schema": {"type": "array", "uniqueItems": True}}
     for fields in (
         {"temperature": 2.5},
         {"temperature": -0.1},
@@ -179,7 +180,6 @@ def bad_fields_are_typed_errors(client):
         {"response_format": {"type": "xml"}},
         {"response_format": {"type": "json_schema", "json_schema": {}}},
         {"response_format": {"type": "json_schema", "json_schema": schema}},
-        {"response_format": {"type": "json_object"}},
         {"tools": [{"type": "function"}]},
         {"tool_choice": "required"},
         {"stop": [""]},
@@ -189,6 +189,46 @@ def bad_fields_are_typed_errors(client):
         refused(openai.BadRequestError, list(fields)[-1], ask, **fields)
     refused(openai.BadRequestError, "messages", ask, messages=user("word " * 1_000_000))
     refused(openai.NotFoundError, "model", ask, model="no-such-model")
+
+
+@check
+def formats_and_calls_are_held_to(client):
+    """Only the form is looked at; and what is cut off at `max_tokens` is no whole of anything."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "maxLength": 20},
+            "degrees": {"type": "integer", "minimum": -50, "maximum": 50},
+            "sky": {"enum": ["clear", "cloudy"]},
+        },
+        "required": ["city", "degrees", "sky"],
+        "additionalProperties": False,
+    }
+
+    def holds(text):
+        value = json.loads(text)
+        assert list(value) == ["city", "degrees", "sky"], value
+        assert isinstance(value["city"], str) and -50 <= value["degrees"] <= 50, value
+        assert value["sky"] in ("clear", "cloudy"), value
+
+    weather = {"messages": user("What is the weather in Oslo?"), "max_tokens": 200, "seed": 7}
+    wanted = {"type": "json_schema", "json_schema": {"name": "weather", "schema": schema}}
+    whole = chat(client, response_format=wanted, **weather).choices[0].message.content
+    holds(whole)
+    stream = chat(client, response_format=wanted, stream=True, **weather)
+    assert "".join(c.choices[0].delta.content or "" for c in stream if c.choices) == whole
+    reply = chat(client, response_format={"type": "json_object"}, **weather | {"max_tokens": 400})
+    if reply.choices[0].finish_reason == "stop":
+        assert isinstance(json.loads(reply.choices[0].message.content), dict)
+    tool = {"type": "function", "function": {"name": "report", "parameters": schema}}
+    for choice in ("required", {"type": "function", "function": {"name": "report"}}):
+        reply = chat(
+            client, tools=[tool], tool_choice=choice, parallel_tool_calls=False, **weather
+        ).choices[0]
+        assert reply.finish_reason == "tool_calls" and len(reply.message.tool_calls) == 1, reply
+        call = reply.message.tool_calls[0]
+        assert call.id and call.function.name == "report"
+        holds(call.function.arguments)
 
 
 @check

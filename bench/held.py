@@ -7,7 +7,8 @@
 Calls: questions of the Berkeley Function Calling Leaderboard (package `bfcl-eval` 2026.3.23, file
 `bfcl_eval/data/BFCL_v4_simple_python.json`), each asked with `tool_choice` `required` and `auto`. A call
 counts if its arguments are JSON that the tool's schema allows; whether it is the right one is not asked.
-Schemas: made up of many words, each asked with and without `response_format`. `jsonschema` judges both.
+Schemas: made up of many words, each asked with and without `response_format`. `jsonschema` judges both; not
+made up is the format `time`, of which it knows only an old meaning, without the offset that RFC 3339 has.
 """
 
 import argparse
@@ -53,7 +54,7 @@ def made_up(n):
         lambda: {"enum": draw.sample(["red", "green", "blue", 1, 2.5, None, True], 3)},
         lambda: {"type": ["string", "null"]},
         lambda: {"type": "string", "pattern": draw.choice(["^[A-Z]{2}-\\d{3}$", "^\\w+@\\w+\\.com$", "a+b"])},
-        lambda: {"type": "string", "format": draw.choice(["date", "uuid", "email", "ipv4", "time"])},
+        lambda: {"type": "string", "format": draw.choice(["date", "uuid", "email", "ipv4"])},
         lambda: {"type": "array", "items": leaf(), "minItems": 1, "maxItems": draw.randint(1, 4)},
         lambda: {"anyOf": [leaf(), {"type": "object", "properties": {"k": leaf()}, "required": ["k"],
                                     "additionalProperties": False}]},

@@ -91,6 +91,23 @@ fn panels() -> impl Strategy<Value = (Vec<f32>, Vec<f32>, usize)> {
         .prop_flat_map(|(n, cols)| (numbers(16 * n), numbers(16 * n * cols), Just(cols)))
 }
 
+/// What an earlier sequence left in a block must not be seen, be it no number at all.
+#[test]
+fn values_that_weigh_nothing_show_in_nothing() {
+    let (nan, one) = (half::bf16::NAN.to_le_bytes(), half::bf16::ONE.to_le_bytes());
+    let scales = (0..BLOCK).flat_map(|key| if key < 5 { one } else { nan });
+    let codes = (0..BLOCK * 16).flat_map(|_| 3i16.to_le_bytes());
+    let values: Vec<u8> = scales.chain(codes).collect();
+    let mut weights = [0.0; BLOCK];
+    weights[..5].fill(0.5);
+    for kernels in Kernels::available() {
+        let mut sums = [0.0; 16];
+        let values = Values::new(KvFormat::Int16, 16, &values);
+        (kernels.ops.add_values)(&[weights], 0..BLOCK, values, &mut sums);
+        assert!(sums.iter().all(|sum| (sum - 7.5).abs() < 1e-3), "{:?}: {sums:?}", kernels.isa);
+    }
+}
+
 proptest! {
     #[test]
     fn sums_over_lanes_have_equal_bits((x, w, cols) in panels()) {

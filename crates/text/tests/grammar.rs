@@ -64,6 +64,97 @@ fn white_space_is_bounded() {
     }
 }
 
+/// What programs read exactly can be said, in the ways that are usual; what goes on without an end cannot.
+#[test]
+fn numbers_come_to_an_end() {
+    let speaker = Speaker::letters();
+    let long = "1234567890".repeat(3);
+    let tiny = "0.".to_owned() + &"0".repeat(30) + "1";
+    let endless = [long.as_str(), &tiny, "1e1000000", "-1.5E+00000001"];
+    let number = [
+        "0",
+        "-0.5",
+        "3.141592653589793",
+        "6.02214076e23",
+        "1e-10",
+        "-1.5E+10",
+        "9223372036854775807",
+        "5e-324",
+        "0.1000",
+        "2.0",
+    ];
+    let id = ["0", "-7", "1729382256910270464", "9223372036854775807", "-9223372036854774784"];
+    let bad_id =
+        [long.as_str(), "9223372036854775808", "-10000000000000000000", "1.5", "1e3", "01"];
+    let ranged = ["0", "1", "0.12345678", "12345678901234567", "1.50"];
+    let bad_ranged = [long.as_str(), &tiny, "-1", "1.00000000000000000000"];
+    let check = |asked: Value, good: &[&str], bad: &[&str]| {
+        // Alone, beside texts, behind a reference, in a list, and where two schemas meet.
+        let also = match asked["type"].clone() {
+            Value::String(name) => {
+                let mut both = asked.clone();
+                both["type"] = json!([name, "string"]);
+                both
+            }
+            _ => asked.clone(),
+        };
+        let places = [
+            (asked.clone(), ["", ""]),
+            (also, ["", ""]),
+            (json!({"anyOf": [{"type": "null"}, asked]}), ["", ""]),
+            (
+                json!({"$defs": {"n": asked}, "items": {"$ref": "#/$defs/n"}, "type": "array"}),
+                ["[", "]"],
+            ),
+            (json!({"type": "object", "additionalProperties": asked}), ["{\"a\":", "}"]),
+            (json!({"allOf": [asked, {"title": "n"}]}), ["", ""]),
+        ];
+        for (place, [before, after]) in places {
+            let accepts = |text: &str| {
+                speaker.accepts(&schema(place.clone()), &format!("{before}{text}{after}"))
+            };
+            assert!(good.iter().all(|text| accepts(text)), "{place} {good:?}");
+            assert!(!bad.iter().any(|text| accepts(text)), "{place} {bad:?}");
+        }
+    };
+    check(json!({"type": "number"}), &number, &endless);
+    check(json!({"type": ["number", "integer"]}), &number, &endless);
+    check(json!({"type": "integer"}), &id, &bad_id);
+    check(
+        json!({"type": "integer", "multipleOf": 3}),
+        &["-9", "9223372036854775806"],
+        &[&long, "4"],
+    );
+    check(json!({"type": "integer", "minimum": 0}), &["0", "9223372036854775807"], &[&long, "-1"]);
+    check(
+        json!({"type": "integer", "exclusiveMaximum": 5}),
+        &["4", "-9000000000000000000"],
+        &["5"],
+    );
+    check(json!({"type": "number", "minimum": 0}), &ranged, &bad_ranged);
+    check(json!({"type": "number", "minimum": 0, "maximum": 1e15}), &ranged[..3], &bad_ranged);
+    check(json!({"type": "number", "multipleOf": 0.01}), &["-0.07", "12.5"], &[&long, "0.001"]);
+    check(json!({"minimum": 3}), &["3", "3.25", "\"x\"", "null"], &[&long, "2"]);
+    check(json!({"minLength": 3}), &["3e5", "\"xyz\"", "{\"a\":[1.5]}"], &[&long, &tiny, "\"xy\""]);
+    // Spelled out it may be anything.
+    check(json!({"enum": [0.123456789012345, 5]}), &["0.123456789012345", "5"], &["0.1", "50"]);
+    for any in [json!({}), json!(true), json!({"$defs": {}})] {
+        let accepts = |text: &str| speaker.accepts(&schema(any.clone()), text);
+        assert!(
+            number.iter().all(|text| accepts(text)) && !endless.iter().any(|text| accepts(text))
+        );
+    }
+    for text in number {
+        assert!(speaker.accepts(&Format::JsonObject, &format!("{{\"a\":[{text}]}}")), "{text}");
+    }
+    for text in endless {
+        assert!(!speaker.accepts(&Format::JsonObject, &format!("{{\"a\":[{text}]}}")), "{text}");
+    }
+    // Numbers in a text are a text.
+    assert!(speaker.accepts(&schema(json!({"type": "string"})), &format!("\"{long}{long}\"")));
+    assert!(speaker.accepts(&Format::Regex("[0-9]+".into()), &long.repeat(4)));
+}
+
 #[test]
 fn every_format_is_held_to_the_letter() {
     let speaker = Speaker::letters();
@@ -166,6 +257,8 @@ fn what_is_not_enforced_is_named() {
         (json!({"minimum": 1e17}), ".minimum"),
         (json!({"const": 9_007_199_254_740_993_i64}), ".const"),
         (json!({"multipleOf": 0}), ".multipleOf"),
+        (json!({"multipleOf": 1e-9}), ".multipleOf"),
+        (json!({"multipleOf": 5e8}), ".multipleOf"),
         (json!({"format": "regex"}), ".format"),
         (json!({"type": "object", "minProperties": 2}), ".minProperties"),
         (json!({"anyOf": []}), ".anyOf"),

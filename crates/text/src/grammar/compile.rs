@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
+use llguidance::api::{GrammarInit, GrammarWithLexer, TopLevelGrammar};
 use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{Matcher, ParserFactory, TokenParser};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use super::answer::{self, Asked, Duty, Text};
 use super::bounds::{STACK, limits};
 use super::run::{Run, short};
 use super::schema::{Lowered, definition};
-use super::{Fault, Format, GrammarError, Part, lark};
+use super::{Fault, Format, GrammarError, Part, lark, numbers};
 use crate::Tokenizer;
 
 /// Grammars that are kept: an agent sends the same tools again and again.
@@ -126,8 +126,15 @@ impl Grammars {
                 name: Some("answer".to_owned()),
                 ..GrammarWithLexer::from_lark(text.to_owned())
             }));
-            let made = factory.create_parser(all);
-            let parser = made.map_err(|error| GrammarError::whole(short(&error)))?;
+            let whole = |error| GrammarError::whole(short(&error));
+            let init = GrammarInit::Serialized(all);
+            let read = init.to_internal(Some(factory.tok_env().clone()), limits());
+            let (grammar, mut lexer) = read.map_err(whole)?;
+            if foreign.is_none() {
+                numbers::bound_lexemes(&mut lexer)?;
+            }
+            let init = GrammarInit::Internal(grammar, lexer);
+            let parser = factory.create_parser_from_init_default(init).map_err(whole)?;
             // A grammar that nothing fits, or that is too complex, shows itself with the first token.
             match Run::new(Matcher::new(Ok(parser.deep_clone()))).allowed() {
                 Ok(_) => Ok(parser),

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::GrammarError;
 use super::bounds::{MAX_TEXT, check_expression, check_text};
+use super::{GrammarError, numbers};
 use crate::Tokenizer;
 
 /// White space between two tokens of JSON: enough to lay it out for people, and bounded, since a
@@ -19,8 +19,8 @@ pub(super) fn literal(text: &str) -> String {
 /// What a lowered schema allows. Control characters in strings have their short escapes and no
 /// others, so that no text can be spelled in two ways.
 pub(super) fn json(schema: &Value) -> String {
-    let mut schema = match schema {
-        Value::Object(_) => schema.clone(),
+    let mut schema = match numbers::bounded(schema) {
+        schema @ Value::Object(_) => schema,
         // `true` and `false`.
         other => json!({"allOf": [other]}),
     };

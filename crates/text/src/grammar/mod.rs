@@ -9,6 +9,7 @@ mod answer;
 mod bounds;
 mod compile;
 mod lark;
+mod numbers;
 mod refs;
 mod run;
 mod schema;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::bounds::{
     MAX_COUNT, MAX_DEPTH, MAX_SCHEMA_TEXT, MAX_SCHEMAS, MAX_VALUES, check_expression,
 };
+use super::numbers::counts_in;
 use super::{GrammarError, Strictness, refs};
 
 /// Words that restrict nothing, and those that only hold what others refer to.
@@ -55,7 +56,8 @@ const REFUSED: [&str; 17] = [
     "disallow",
 ];
 
-const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+pub(super) const TYPES: [&str; 7] =
+    ["null", "boolean", "integer", "number", "string", "array", "object"];
 
 /// Formats that are enforced.
 const FORMATS: [&str; 10] =
@@ -246,7 +248,10 @@ impl Lowering<'_> {
             "exclusiveMinimum" | "exclusiveMaximum" if value.is_boolean() => kept(value.clone()),
             "exclusiveMinimum" | "exclusiveMaximum" => kept(number(value, place)?),
             "multipleOf" => match number(value, place)?.as_f64() {
-                Some(step) if step > 0.0 => kept(value.clone()),
+                Some(step) if step > 0.0 && counts_in(step) => kept(value.clone()),
+                Some(step) if step > 0.0 => {
+                    Err(place.fault("multipleOf has at most 8 decimals and is below 400,000,000"))
+                }
                 _ => Err(place.fault("multipleOf is above 0")),
             },
             "pattern" => {

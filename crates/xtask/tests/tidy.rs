@@ -14,7 +14,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("engine", &["backend", "models"]),
     ("text", &[]),
     ("server", &["engine", "text"]),
-    ("cli", &["weights", "backend", "cpu", "models", "engine", "text", "server"]),
+    ("lab", &[]),
+    ("cli", &["weights", "backend", "cpu", "models", "engine", "text", "server", "lab"]),
     ("xtask", &[]),
 ];
 

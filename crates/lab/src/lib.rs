@@ -1,0 +1,19 @@
+//! The benchmark lab: measures any server that speaks OpenAI's chat API, over HTTP, and makes tables,
+//! charts and reports of it.
+//!
+//! It knows no engine from the inside, and that goes for ours too: engines and workloads are data. Nothing
+//! here prints or reads flags. From a plan come records (`run`), from records measures with their doubts
+//! (`measure`, `flag`), from measures of several runs summaries and verdicts (`stats`).
+
+pub mod client;
+pub mod clock;
+mod error;
+pub mod flag;
+pub mod journal;
+pub mod measure;
+pub mod prompt;
+pub mod record;
+pub mod rng;
+pub mod stats;
+
+pub use error::Error;

@@ -19,12 +19,12 @@ impl Rng {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         let mut rng = Rng(seed ^ hash);
-        rng.next();
+        rng.bits();
         rng
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -34,12 +34,12 @@ impl Rng {
     /// A number below `n`; 0 if there is none.
     pub fn below(&mut self, n: usize) -> usize {
         // The bias of the product is below n / 2^64.
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
     /// A number from 0 to 1, without 1.
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// From the standard normal distribution (Box and Muller 1958).
@@ -72,14 +72,14 @@ mod tests {
 
     #[test]
     fn the_seed_and_the_place_decide() {
-        let draw = |seed, place| Rng::of(seed, place).next();
+        let draw = |seed, place| Rng::of(seed, place).bits();
         assert_eq!(draw(1, "a"), draw(1, "a"));
         assert_ne!(draw(1, "a"), draw(1, "b"));
         assert_ne!(draw(1, "a"), draw(2, "a"));
         // The first numbers of the published generator for seed 1234567.
         let mut rng = Rng::new(1_234_567);
-        assert_eq!(rng.next(), 6_457_827_717_110_365_317);
-        assert_eq!(rng.next(), 3_203_168_211_198_807_973);
+        assert_eq!(rng.bits(), 6_457_827_717_110_365_317);
+        assert_eq!(rng.bits(), 3_203_168_211_198_807_973);
     }
 
     #[test]

@@ -82,7 +82,7 @@ mod tests {
         let text = b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n";
         assert_eq!(events(&[text]), ["first event", "second event", " third event"]);
         assert_eq!(events(&[b"data\n\ndata: x\r\n\r\n\r\ndata: y\r\r"]), ["x", "y"]);
-        assert_eq!(events(&[b"data: not ended\n"]), [String::new(); 0]);
+        assert_eq!(events(&[b"data: not ended\n"]), [""; 0]);
     }
 
     proptest! {

@@ -49,7 +49,7 @@ pub enum Kind {
 
 /// Words that belong to one text alone, to begin it with: no cached beginning fits then.
 pub fn salt(rng: &mut Rng) -> String {
-    let number = rng.next();
+    let number = rng.bits();
     let (word, other) = (prose::name(rng), prose::name(rng));
     format!("{word} {other} {:04x}-{:04x}.", number >> 48, number & 0xffff)
 }

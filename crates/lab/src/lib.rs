@@ -7,13 +7,17 @@
 
 pub mod client;
 pub mod clock;
+pub mod engine;
 mod error;
 pub mod flag;
 pub mod journal;
 pub mod measure;
+pub mod plan;
 pub mod prompt;
 pub mod record;
 pub mod rng;
+pub mod run;
 pub mod stats;
+pub mod workload;
 
 pub use error::Error;

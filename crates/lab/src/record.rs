@@ -172,7 +172,7 @@ pub struct End {
 }
 
 /// Which runs belong together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
     /// Workload it belongs to.
     pub workload: String,

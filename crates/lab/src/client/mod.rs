@@ -66,9 +66,16 @@ impl Session<'_> {
             Ok(mut reply) => {
                 turn.head_us = Some(at);
                 turn.error = self.listen(&mut *reply.body, &mut turn).err();
+                turn.ended_us = self.clock.now();
+                if turn.error.is_none() {
+                    // Only a connection that was read to its end is used again.
+                    let _ = std::io::copy(&mut reply.body, &mut std::io::sink());
+                }
             }
         }
-        turn.ended_us = self.clock.now();
+        if turn.ended_us == 0 {
+            turn.ended_us = self.clock.now();
+        }
         if let Some(tokens) = self.tokens {
             count(&mut turn, tokens);
         }

@@ -17,6 +17,11 @@ use crate::rng::Rng;
 pub trait CountTokens: Send + Sync {
     /// Tokens of a text.
     fn count(&self, text: &str) -> usize;
+
+    /// Whether it is the model's own, so that counts may be compared with the server's.
+    fn is_exact(&self) -> bool {
+        true
+    }
 }
 
 /// For servers whose tokenizer nobody has: so many characters are one token of English prose.
@@ -35,6 +40,10 @@ impl Default for Guess {
 impl CountTokens for Guess {
     fn count(&self, text: &str) -> usize {
         (text.chars().count() as f64 / self.chars).round() as usize
+    }
+
+    fn is_exact(&self) -> bool {
+        false
     }
 }
 

@@ -103,6 +103,10 @@ bias = random(10)
 put("bias", bias)
 put("layer_norm", F.layer_norm(first, (10,), gain, bias, eps=1e-5))
 put("layer_norm_without_bias", F.layer_norm(first, (10,), gain, eps=1e-5))
+# Rows beside others that are shorter.
+other = first.flip(0)[:, :4]
+put("flipped_x", other)
+put("joined", torch.cat([first, other], dim=-1))
 # A logit per head that its softmax counts with.
 sinks = random(heads, scale=2.0)
 put("sinks", sinks)

@@ -189,11 +189,11 @@ def router_margin(model, ids):
     for hook in hooks:
         hook.remove()
     corrected = any("bias" in name for name, _ in drawn(model)[len(list(model.named_parameters())):])
-    return min(gaps) if gaps and not corrected else choice_margin(model, ids)
+    return min(gaps) if gaps and not corrected else choice_margin(lambda: logits(model, ids))
 
 
-def choice_margin(model, ids):
-    """The same of whatever `topk` is asked for, times four: a sigmoid is at most a fourth as steep as its
+def choice_margin(run):
+    """The same of whatever `run` asks `topk` for, times four: a sigmoid is at most a fourth as steep as its
     logit."""
     gaps, plain = [], torch.Tensor.topk
 
@@ -205,7 +205,7 @@ def choice_margin(model, ids):
 
     torch.Tensor.topk = torch.topk = topk
     try:
-        logits(model, ids)
+        run()
     finally:
         torch.Tensor.topk = torch.topk = plain
     return 4 * min(gaps, default=1.0)

@@ -127,6 +127,8 @@ pub trait DenseOps: Memory {
     fn gather(&self, x: &Self::Buf, batch: &Self::Staged, out: &mut Self::Buf);
     /// `x = cap * tanh(x / cap)`.
     fn soft_cap(&self, x: &mut Self::Buf, cap: f32);
+    /// `out = [left | right]`, row by row.
+    fn join(&self, left: &Self::Buf, right: &Self::Buf, out: &mut Self::Buf);
     /// `x *= sigmoid(gate)`, number by number.
     fn gate(&self, x: &mut Self::Buf, gate: &Self::Buf);
 }

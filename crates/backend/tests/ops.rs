@@ -89,6 +89,10 @@ fn row_ops_are_pytorchs() {
         Reference.norm(&x, RowNorm { bias, ..layer_norm }, &mut out);
         golden.check(name, &out);
     }
+    // Rows beside others that are shorter.
+    let mut both = Reference.buf(60);
+    Reference.join(&x, &golden.rows("flipped_x", 4), &mut both);
+    golden.check("joined", &both);
     let mut x = x;
     Reference.soft_cap(&mut x, 1.5);
     golden.check("soft_cap", &x);

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::pipe;
 use std::net::TcpListener;
 
-use common::{Home, only_line, write_model};
+use common::{Home, only_line, write_checkpoint, write_model};
 
 const COMMANDS: &[&str] = &[
     "chat",
@@ -124,6 +124,34 @@ fn info_for_people_and_for_programs_says_the_same() {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
     assert_eq!(text.lines().next().unwrap(), format!("path           {model}"));
+}
+
+/// One that is not whole is a note.
+#[test]
+fn info_tells_of_draft_heads() {
+    let home = Home::new();
+    let config = models::tiny::config("qwen3_5_text").unwrap();
+    let spec = models::recipe(&config).unwrap();
+    let heads = models::tiny::draft_tensors(&spec, 7);
+    let info = |name: &str, heads: &[weights::Tensor]| -> serde_json::Value {
+        let tensors = [&models::tiny::tensors(&spec, 7)[..], heads].concat();
+        let folder = home.path().join(name);
+        write_checkpoint(weights::Checkpoint::from_tensors(config.clone(), tensors), &folder);
+        let out = home.run(&["info", folder.to_str().unwrap(), "--json"], &[]);
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    let n_bytes: usize = heads.iter().map(|tensor| tensor.data.len()).sum();
+    let n_gains: usize = heads.iter().filter(|t| t.shape.len() == 1).map(|t| t.shape[0]).sum();
+    let whole = info("whole", &heads);
+    assert_eq!(whole["draft_heads"]["n"], 1);
+    assert_eq!(whole["draft_heads"]["parameters"], n_bytes / 2);
+    // Gains are held in f32.
+    assert_eq!(whole["draft_heads"]["bytes"], n_bytes + 2 * n_gains);
+    assert_eq!(whole["notes"], serde_json::json!([]));
+    assert_eq!(info("without", &[])["draft_heads"], serde_json::Value::Null);
+    let broken = info("broken", &heads[..heads.len() - 1]);
+    assert_eq!(broken["draft_heads"], serde_json::Value::Null);
+    assert!(broken["notes"][0].as_str().unwrap().contains("mtp.norm.weight"), "{broken}");
 }
 
 #[test]

@@ -66,6 +66,17 @@ impl DenseOps for Cpu {
         self.each_chunk(x.values_mut(), |_, x| (self.kernels.ops.soft_cap)(x, cap));
     }
 
+    fn join(&self, left: &Buf, right: &Buf, out: &mut Buf) {
+        assert_eq!(left.rows(), right.rows(), "rows are joined one by one");
+        let cols = left.cols() + right.cols();
+        let out = out.reshape(left.rows(), cols);
+        self.each_row(out, cols, |r, out| {
+            let (to_left, to_right) = out.split_at_mut(left.cols());
+            to_left.copy_from_slice(left.row(r));
+            to_right.copy_from_slice(right.row(r));
+        });
+    }
+
     fn gate(&self, x: &mut Buf, gate: &Buf) {
         let shapes = ((x.rows(), x.cols()), (gate.rows(), gate.cols()));
         assert_eq!(shapes.0, shapes.1, "one gate per number");

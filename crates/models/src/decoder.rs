@@ -12,7 +12,7 @@ use crate::ffn;
 use crate::layer_inputs::LayerInputsWeights;
 use crate::loader::Loader;
 use crate::mixers::{self, LayerStore, Room, Stores};
-use crate::modules::{layer_name, scalar_name};
+use crate::modules::scalar_name;
 use crate::recipe::{Branch, Head, LayerScalars};
 use crate::step::StepWeights;
 use crate::{Error, ModelSpec};
@@ -174,13 +174,13 @@ impl<B: Backend> Decoder<B> {
         let (mut steps, mut n_mixing) = (Vec::new(), 0);
         for (i, layer) in spec.layers.iter().enumerate() {
             for step in &layer.steps {
-                steps.push(StepWeights::load(&loader, b, step, &layer_name(i))?);
+                steps.push(StepWeights::load(&loader, b, step, &spec.layer_name(i))?);
                 if step.mixes() {
                     n_mixing = steps.len();
                 }
             }
             if spec.layer_scalars == LayerScalars::Stored {
-                let [scalar] = loader.numbers(&scalar_name(&layer_name(i)), 1)?[..] else {
+                let [scalar] = loader.numbers(&scalar_name(&spec.layer_name(i)), 1)?[..] else {
                     unreachable!("one number was asked for");
                 };
                 steps.last_mut().expect("a layer has steps").then_scale(scalar);
@@ -209,14 +209,30 @@ impl<B: Backend> Decoder<B> {
         &self.notes
     }
 
+    /// What the last pass made of its wanted rows, as the output matrix reads it: what draft heads go
+    /// on from. `out` needs room for the spec's `hidden` numbers a row.
+    pub fn hidden(&self, b: &B, s: &Scratch<B>, out: &mut B::Buf) {
+        self.final_norm.apply(b, &s.x, out);
+    }
+
     /// Runs `batch`, leaving the wanted logits in [`Scratch::logits`].
     ///
     /// Does nothing but call ops, and allocates nothing.
     pub fn forward(&self, b: &B, batch: &B::Staged, store: &mut Store<B>, s: &mut Scratch<B>) {
-        b.embed(&self.embed, batch, self.spec.embed_scale, &mut s.x);
+        self.embed(b, batch, s);
         if let Some(inputs) = &self.layer_inputs {
             inputs.forward(b, batch, s);
         }
+        self.run(b, batch, store, s);
+    }
+
+    /// Makes the residual stream the embeddings of the batch's tokens.
+    pub(crate) fn embed(&self, b: &B, batch: &B::Staged, s: &mut Scratch<B>) {
+        b.embed(&self.embed, batch, self.spec.embed_scale, &mut s.x);
+    }
+
+    /// Takes the residual stream through all layers, to logits.
+    pub(crate) fn run(&self, b: &B, batch: &B::Staged, store: &mut Store<B>, s: &mut Scratch<B>) {
         for (rope, angles) in self.spec.ropes.iter().zip(&mut s.angles) {
             b.angles(rope, batch, angles);
         }

@@ -15,10 +15,8 @@ use weights::{Checkpoint, Matrix};
 use crate::Error;
 use crate::mixers::conv::Conv;
 use crate::mixers::gated_delta;
-use crate::modules::{Linear, Module, layer_name};
-use crate::recipe::{
-    AttentionMixer, Bias, Branch, Correction, Ffn, Head, Layer, Mixer, ModelSpec, Norm,
-};
+use crate::modules::{Linear, Module};
+use crate::recipe::{Bias, Branch, Correction, Ffn, Head, Layer, Mixer, ModelSpec, Norm};
 
 /// Everything that may belong to a module of a checkpoint.
 const SUFFIXES: &[&str] = &[
@@ -115,25 +113,14 @@ impl<'a> Loader<'a> {
             return;
         }
         self.spec.final_norm.gain = NormGain::Stored;
-        for step in self.spec.layers.iter_mut().flat_map(|layer| &mut layer.steps) {
-            step.norms.all_mut().into_iter().for_each(|norm| norm.gain = NormGain::Stored);
-            for branch in &mut step.branches {
-                if let Branch::Mixer(Mixer::Attention(AttentionMixer {
-                    head_norm: Some(norm),
-                    ..
-                })) = branch
-                {
-                    norm.gain = NormGain::Stored;
-                }
-            }
-        }
+        self.spec.layers.iter_mut().for_each(as_stored);
     }
 
     /// Whether MLX has converted these files: it moves the axes of convolutions, of which `name` gives
     /// one.
     fn is_from_mlx(&self, name: impl Fn(&str, &Branch) -> Option<String>) -> bool {
         let in_layer = |(i, layer): (usize, &Layer)| {
-            let layer_name = layer_name(i);
+            let layer_name = self.spec.layer_name(i);
             layer.branches().find_map(|branch| name(&layer_name, branch))
         };
         let conv = self.spec.layers.iter().enumerate().find_map(in_layer);
@@ -160,12 +147,12 @@ impl<'a> Loader<'a> {
 
     /// Corrections of routers that need not be there either are or are not.
     fn settle_corrections(&mut self) {
-        for (i, layer) in self.spec.layers.iter_mut().enumerate() {
+        for (layer_name, layer) in self.spec.named_layers_mut() {
             for branch in layer.steps.iter_mut().flat_map(|step| &mut step.branches) {
                 if let Branch::Ffn(Ffn::Moe(moe)) = branch
                     && let Correction::IfStored(name) = moe.router.correction
                 {
-                    let stored = format!("{}.{}.{name}", layer_name(i), moe.name);
+                    let stored = format!("{layer_name}.{}.{name}", moe.name);
                     moe.router.correction = match self.checkpoint.contains(&stored) {
                         true => Correction::Stored(name),
                         false => Correction::Absent,
@@ -184,7 +171,7 @@ impl<'a> Loader<'a> {
             }
         }
         for (i, layer) in self.spec.layers.iter().enumerate() {
-            unused.extend(unused_in(layer, &layer_name(i)));
+            unused.extend(unused_in(layer, &self.spec.layer_name(i)));
         }
         match unused.into_iter().find(|tensor| self.checkpoint.contains(tensor)) {
             Some(tensor) => Err(Error::UnusedTerm { tensor, family: self.spec.family }),
@@ -200,6 +187,12 @@ impl<'a> Loader<'a> {
                 let stored =
                     parts.chain([name.clone()]).filter_map(|part| self.checkpoint.tensor(&part));
                 used.extend(stored.map(|tensor| tensor.name.as_str()));
+            }
+        }
+        // A draft head has notes of its own, and copies of what it shares with the model.
+        for draft in &self.spec.drafts {
+            for place in [&draft.parent, &draft.layer_name] {
+                used.extend(self.checkpoint.names_in(place));
             }
         }
         // Old files carry a table of frequencies that follows from the config.
@@ -297,6 +290,20 @@ impl<'a> Loader<'a> {
                 4 * self.numbers(name, shape.iter().product())?.len() as u64
             }
         })
+    }
+}
+
+/// Makes the gains of a layer what is stored of them.
+pub(crate) fn as_stored(layer: &mut Layer) {
+    for step in &mut layer.steps {
+        step.norms.all_mut().into_iter().for_each(|norm| norm.gain = NormGain::Stored);
+        for branch in &mut step.branches {
+            if let Branch::Mixer(Mixer::Attention(attention)) = branch
+                && let Some(norm) = &mut attention.head_norm
+            {
+                norm.gain = NormGain::Stored;
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use backend::{Latent, NormGain};
 
-use crate::recipe::{Bias, Branch, Head, JoinedRows, Layer, LayerScalars, ModelSpec, Norm};
+use crate::recipe::{Bias, Branch, Head, JoinedRows, Layer, LayerScalars, ModelSpec, Norm, Place};
 use crate::{ffn, mixers};
 
 /// One named piece of a model.
@@ -210,7 +210,7 @@ impl ModelSpec {
     }
 
     fn layer_modules(&self, i: usize, layer: &Layer) -> Vec<Module> {
-        let parent = layer_name(i);
+        let parent = self.layer_name(i);
         let norms = layer.norms();
         let norms = norms.flat_map(|norm| norm.modules(norm.name_in(&parent), self.hidden));
         let mut list: Vec<Module> = norms.collect();
@@ -239,7 +239,21 @@ impl ModelSpec {
     }
 
     pub(crate) fn final_norm_name(&self) -> String {
-        self.final_norm.name_in("model")
+        match &self.place {
+            Place::Trunk => self.final_norm.name_in("model"),
+            Place::Draft { parent, .. } => self.final_norm.name_in(parent),
+        }
+    }
+
+    /// The name of layer `i`, which its parts begin with.
+    pub(crate) fn layer_name(&self, i: usize) -> String {
+        self.place.layer_name(i)
+    }
+
+    /// The layers with their names, to change.
+    pub(crate) fn named_layers_mut(&mut self) -> impl Iterator<Item = (String, &mut Layer)> {
+        let place = &self.place;
+        self.layers.iter_mut().enumerate().map(|(i, layer)| (place.layer_name(i), layer))
     }
 }
 
@@ -263,9 +277,4 @@ impl Norm {
 /// The name of what the residual stream is multiplied with after the layer called `layer`.
 pub(crate) fn scalar_name(layer: &str) -> String {
     format!("{layer}.layer_scalar")
-}
-
-/// The name of layer `i`, which its parts begin with.
-pub(crate) fn layer_name(i: usize) -> String {
-    format!("model.layers.{i}")
 }

@@ -3,6 +3,7 @@
 //! No weights, no device, no loops over tokens. A difference between families is a new variant here
 //! with its own file under `mixers/` or `ffn/`, never a flag in a shared struct.
 
+mod draft;
 mod latent;
 
 use backend::{
@@ -10,6 +11,7 @@ use backend::{
     NormSpan, Rope, ShortConv,
 };
 
+pub use draft::{Draft, PairOrder, Place};
 pub use latent::{LatentMixer, LatentQuery};
 
 /// Everything there is to know about a model before a single weight is read.
@@ -45,6 +47,10 @@ pub struct ModelSpec {
     pub logit_scale: f32,
     /// `Some(c)`: logits then become `c * tanh(logit / c)`.
     pub final_soft_cap: Option<f32>,
+    /// Where the layers and the final norm lie in a checkpoint.
+    pub place: Place,
+    /// The draft heads that a checkpoint may have, for the first token after next and those after it.
+    pub drafts: Vec<Draft>,
     /// How keys and values are stored, in all layers. No family has a say in it: recipes leave it at
     /// the default.
     pub kv_format: KvFormat,

@@ -39,9 +39,20 @@ pub fn checkpoint(config: Value, seed: u64) -> Result<Checkpoint, Error> {
 /// Every tensor of `spec` under its Hugging Face name, in bf16: gains near one, biases away from
 /// zero, matrices large enough that no layer is nearly an identity.
 pub fn tensors(spec: &ModelSpec, seed: u64) -> Vec<Tensor> {
-    let mut list = Vec::new();
     let modules = spec.modules().into_iter();
-    for module in modules.filter(|module| spec.head != Head::IfStored || !is_head(module, spec)) {
+    let is_stored = |module: &Module| spec.head != Head::IfStored || !is_head(module, spec);
+    drawn(modules.filter(is_stored), seed)
+}
+
+/// Every tensor of the draft heads that `spec` may have, likewise.
+pub fn draft_tensors(spec: &ModelSpec, seed: u64) -> Vec<Tensor> {
+    let modules = spec.drafts.iter().flat_map(|draft| draft.modules(&draft.body(spec)));
+    drawn(modules, seed)
+}
+
+fn drawn(modules: impl Iterator<Item = Module>, seed: u64) -> Vec<Tensor> {
+    let mut list = Vec::new();
+    for module in modules {
         match &module {
             Module::Embedding(linear) => list.push(matrix(linear, 1.0, seed)),
             Module::Linear(linear) => {

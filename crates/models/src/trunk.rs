@@ -11,8 +11,8 @@ use backend::{
 use crate::config::{Config, wrong};
 use crate::recipe::{
     AttentionMixer, Bias, Correction, Ffn, GateUp, GatedFfn, Head, HeadNorm, JoinedRows,
-    KeysValues, Layer, LayerScalars, Mixer, MoeFfn, Norm, Norms, OutGate, Qkv, Router, Shared,
-    Step, ValueNorm,
+    KeysValues, Layer, LayerScalars, Mixer, MoeFfn, Norm, Norms, OutGate, Place, Qkv, Router,
+    Shared, Step, ValueNorm,
 };
 use crate::rope::RopeShape;
 use crate::{Error, ModelSpec};
@@ -201,6 +201,8 @@ impl Trunk {
             head_bias: Bias::Absent,
             logit_scale: 1.0,
             final_soft_cap: None,
+            place: Place::Trunk,
+            drafts: Vec::new(),
             kv_format: KvFormat::default(),
         }
     }

@@ -124,6 +124,15 @@ impl Checkpoint {
         self.tensors.keys().map(String::as_str)
     }
 
+    /// Names of all tensors in `module`, with or without what programs put before names, as stored.
+    pub fn names_in(&self, module: &str) -> impl Iterator<Item = &str> {
+        let module = canonical(module);
+        let is_in = move |name: &str| {
+            canonical(name).strip_prefix(module).is_some_and(|rest| rest.starts_with('.'))
+        };
+        self.names().filter(move |name| is_in(name))
+    }
+
     /// All stored tensors, sorted by name.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         self.tensors.values()

@@ -15,6 +15,8 @@ use crate::{
     text_files::read_json,
 };
 
+mod sidecars;
+
 const INDEX: &str = "model.safetensors.index.json";
 
 /// Opens the model in `dir`.
@@ -62,6 +64,7 @@ pub(crate) fn open(dir: &Path) -> Result<Checkpoint, Error> {
             tensors.push(tensor);
         }
     }
+    tensors.extend(sidecars::tensors(dir, &files, &config, &mut warnings));
     Ok(Checkpoint::from_parts(Parts {
         path: dir.to_owned(),
         format: Format::HuggingFace,
@@ -102,6 +105,7 @@ fn shards(dir: &Path, files: &[String], warnings: &mut Vec<String>) -> Result<Ve
         .iter()
         .map(String::as_str)
         .filter(|name| name.starts_with("model") && name.ends_with(".safetensors"))
+        .filter(|name| !sidecars::is_one(name))
         .collect();
     let index = dir.join(INDEX);
     let Some(json) = read_json(&index)? else {
@@ -131,8 +135,7 @@ fn shards(dir: &Path, files: &[String], warnings: &mut Vec<String>) -> Result<Ve
     for extra in present.difference(&listed) {
         warnings.push(format!("{extra} is ignored: {INDEX} does not list it"));
     }
-    // Draft heads lie beside the model and are no part of it.
-    Ok(listed.iter().filter(|name| !name.starts_with("mtp")).map(|name| dir.join(name)).collect())
+    Ok(listed.iter().filter(|name| !sidecars::is_one(name)).map(|name| dir.join(name)).collect())
 }
 
 /// The names of all shards, by the name of one: `model-00001-of-00003.safetensors`.

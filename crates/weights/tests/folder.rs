@@ -47,8 +47,7 @@ fn shards_are_found_with_and_without_an_index() {
         "c": "model-00002-of-00002.safetensors"}});
     let first = ("model-00001-of-00002.safetensors", &one[..]);
     let second = ("model-00002-of-00002.safetensors", &two[..]);
-    let heads = shard(&["mtp.0"]);
-    let sharded = folder(&[first, second, ("mtp.safetensors", &heads)]);
+    let sharded = folder(&[first, second]);
     assert_eq!(names(sharded.path()), ["a", "b", "c"]);
     let index = index.to_string();
     let stray = shard(&["d"]);
@@ -62,6 +61,52 @@ fn shards_are_found_with_and_without_an_index() {
     assert_eq!(checkpoint.names().collect::<Vec<_>>(), ["a", "b", "c"]);
     assert_eq!(checkpoint.format(), Format::HuggingFace);
     assert!(checkpoint.warnings()[0].contains("model-old.safetensors"));
+}
+
+#[test]
+fn draft_heads_beside_a_model_are_found_wherever_they_lie() {
+    let (trunk, head, bare) = (shard(&["a"]), shard(&["mtp.fc"]), shard(&["fc", "model.norm"]));
+    let model = ("model.safetensors", &trunk[..]);
+    let index = json!({"weight_map": {"a": "model.safetensors", "mtp.fc": "mtp.safetensors"}});
+    let index = index.to_string();
+    let indexed = folder(&[
+        model,
+        ("model.safetensors.index.json", index.as_bytes()),
+        ("mtp.safetensors", &head),
+    ]);
+    assert_eq!(names(indexed.path()), ["a", "mtp.fc"]);
+    for name in ["mtp.safetensors", "model-mtp.safetensors", "mtp_4bit.safetensors"] {
+        assert_eq!(names(folder(&[model, (name, &head)]).path()), ["a", "mtp.fc"], "{name}");
+        let beside = folder(&[model, (name, &bare)]);
+        assert_eq!(names(beside.path()), ["a", "mtp.fc", "mtp.norm"], "{name}");
+    }
+    let behind = shard(&["model.layers.61.eh_proj.weight"]);
+    let beside = folder(&[model, ("mtp.safetensors", &behind)]);
+    assert_eq!(names(beside.path()), ["a", "model.layers.61.eh_proj.weight"]);
+    let inside = folder(&[model]);
+    fs::create_dir(inside.path().join("mtp")).unwrap();
+    fs::write(inside.path().join("mtp/weights.safetensors"), &bare).unwrap();
+    assert_eq!(names(inside.path()), ["a", "mtp.fc", "mtp.norm"]);
+    let named = |file: &str| {
+        let dir = folder(&[model]);
+        fs::create_dir(dir.path().join("more")).unwrap();
+        fs::write(dir.path().join("more/head.safetensors"), &bare).unwrap();
+        let config = json!({"model_type": "llama", "mlx_lm_extra_tensors": {"mtp_file": file}});
+        fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+        dir
+    };
+    assert_eq!(names(named("more/head.safetensors").path()), ["a", "mtp.fc", "mtp.norm"]);
+    assert_eq!(names(named("../more/head.safetensors").path()), ["a"]);
+}
+
+#[test]
+fn a_broken_draft_head_is_no_reason_not_to_run() {
+    let trunk = shard(&["a"]);
+    let dir = folder(&[("model.safetensors", &trunk), ("mtp.safetensors", b"junk")]);
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(checkpoint.names().collect::<Vec<_>>(), ["a"]);
+    let [warning] = checkpoint.warnings() else { panic!("{:?}", checkpoint.warnings()) };
+    assert!(warning.contains("mtp.safetensors"), "{warning}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ enum RowOp {
     Gather { cols: usize },
     SoftCap { cols: usize, cap: f32 },
     Gate { cols: usize },
+    Join { left: usize, right: usize },
     Experts(Box<Mixture>),
     AddGated { cols: usize },
     Latent(LatentOp),
@@ -78,6 +79,7 @@ impl RowOp {
             RowOp::Norm { gain, .. } => vec![gain.len()],
             RowOp::Add { cols, .. } | RowOp::Gate { cols } => vec![*cols, *cols],
             RowOp::Glu { cols, .. } => vec![2 * cols],
+            RowOp::Join { left, right } => vec![*left, *right],
             RowOp::Gather { cols } | RowOp::Scale { cols, .. } | RowOp::SoftCap { cols, .. } => {
                 vec![*cols]
             }
@@ -95,6 +97,7 @@ impl RowOp {
             RowOp::Linear { parts, .. } => n_outputs(parts),
             RowOp::Norm { gain, .. } => gain.len(),
             RowOp::Experts(mixture) => mixture.out_cols(),
+            RowOp::Join { left, right } => left + right,
             RowOp::Latent(op) => op.out_cols(),
             RowOp::Add { cols, .. }
             | RowOp::Scale { cols, .. }
@@ -167,6 +170,7 @@ impl RowOp {
                 out = bufs.swap_remove(0);
                 device.gate(&mut out, &bufs[0]);
             }
+            RowOp::Join { .. } => device.join(&bufs[0], &bufs[1], &mut out),
             RowOp::AddGated { .. } => {
                 out = bufs.remove(0);
                 device.add_gated(&mut out, &bufs[0], &bufs[1]);
@@ -267,6 +271,7 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
     // Drawn apart, so that the numbers of those before stay what they were.
     ops.extend(packing_ops(compressed_packings(), &mut Rng::new(21)));
     ops.extend(latent::ops(&mut Rng::new(22), packings()));
+    ops.extend([(1, 1), (7, 64), (577, 32)].map(|(left, right)| RowOp::Join { left, right }));
     ops
 }
 

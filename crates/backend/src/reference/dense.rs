@@ -71,6 +71,16 @@ impl DenseOps for Reference {
         }
     }
 
+    fn join(&self, left: &Buf, right: &Buf, out: &mut Buf) {
+        assert_eq!(left.rows, right.rows, "rows are joined one by one");
+        out.shape(left.rows, left.cols + right.cols);
+        for r in 0..left.rows {
+            let (to_left, to_right) = out.row_mut(r).split_at_mut(left.cols);
+            to_left.copy_from_slice(left.row(r));
+            to_right.copy_from_slice(right.row(r));
+        }
+    }
+
     fn gate(&self, x: &mut Buf, gate: &Buf) {
         assert_eq!((x.rows, x.cols), (gate.rows, gate.cols), "one gate per number");
         for r in 0..x.rows {

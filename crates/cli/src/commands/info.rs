@@ -51,6 +51,8 @@ struct Facts {
     layers: usize,
     hidden: usize,
     vocabulary: usize,
+    /// What the files have to guess tokens ahead with, if anything.
+    draft_heads: Option<DraftHeads>,
     /// Matrices by packing.
     packings: BTreeMap<String, usize>,
     weights_bytes: u64,
@@ -66,6 +68,15 @@ struct Facts {
     /// Has a chat template.
     chats: bool,
     notes: Vec<String>,
+}
+
+/// Heads that guess tokens ahead.
+#[derive(Serialize)]
+struct DraftHeads {
+    /// How many, one for each token ahead.
+    n: usize,
+    parameters: u64,
+    bytes: u64,
 }
 
 /// Bytes of memory, by what they are for.
@@ -98,6 +109,8 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     let (opened, does_not_fit) = Opened::planned(budget, &path, &args.load, crowd)?;
     let (spec, checkpoint) = (&opened.spec, &opened.checkpoint);
     let tokenizer = opened.tokenizer()?;
+    let mut notes = checkpoint.warnings().to_vec();
+    let draft_heads = draft_heads(spec, checkpoint, &mut notes);
     let facts = Facts {
         path: path.display().to_string(),
         format: match checkpoint.format() {
@@ -112,6 +125,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         layers: spec.layers.len(),
         hidden: spec.hidden,
         vocabulary: spec.vocab,
+        draft_heads,
         packings: packings(spec, checkpoint),
         weights_bytes: opened.footprint.weight_bytes,
         bytes_read_per_token: opened.footprint.bytes_per_token,
@@ -122,7 +136,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         cache_tokens: opened.plan.shape.n_blocks * BLOCK,
         memory: Memory::of(&opened, budget, does_not_fit.is_none()),
         chats: opened.template(&tokenizer)?.is_some(),
-        notes: checkpoint.warnings().to_vec(),
+        notes,
     };
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&facts)?)?;
@@ -133,6 +147,24 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     }
     // The sum is said; what is wrong with it and what to do is the error.
     does_not_fit.map_or(Ok(()), |why| Err(why.into()))
+}
+
+/// Those that `checkpoint` has. One that is not whole is a note: the model runs without it.
+fn draft_heads(
+    spec: &ModelSpec,
+    checkpoint: &Checkpoint,
+    notes: &mut Vec<String>,
+) -> Option<DraftHeads> {
+    match models::stored_drafts(spec, checkpoint) {
+        Ok(found) if found.n == 0 => None,
+        Ok(found) => {
+            Some(DraftHeads { n: found.n, parameters: found.n_params, bytes: found.n_bytes })
+        }
+        Err(error) => {
+            notes.push(format!("the draft head is not whole: {error}"));
+            None
+        }
+    }
 }
 
 impl Memory {
@@ -236,6 +268,11 @@ impl Facts {
             ("one token", format!("reads {} of weights", human_bytes(self.bytes_read_per_token))),
             ("context", format!("{} tokens; made for {}", self.context, self.trained_context)),
         ];
+        if let Some(DraftHeads { n, parameters, bytes }) = self.draft_heads {
+            let (millions, bytes) = (parameters as f64 / 1e6, human_bytes(bytes));
+            let text = format!("{n} with {millions:.1} million parameters, {bytes}; not used yet");
+            lines.push(("draft heads", text));
+        }
         lines.push(("keys, values", format!("in {}", self.kv_format)));
         lines.extend(self.memory.lines(self.context, self.cache_tokens));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));

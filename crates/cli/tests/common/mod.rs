@@ -61,7 +61,11 @@ pub(crate) fn write_model(folder: &Path) {
 
 /// The same with another config.
 pub(crate) fn write_model_of(config: serde_json::Value, folder: &Path) {
-    let mut checkpoint = models::tiny::checkpoint(config, 7).unwrap();
+    write_checkpoint(models::tiny::checkpoint(config, 7).unwrap(), folder);
+}
+
+/// Writes a model without a tokenizer, with one.
+pub(crate) fn write_checkpoint(mut checkpoint: weights::Checkpoint, folder: &Path) {
     checkpoint.text.tokenizer = Some(weights::TokenizerFile::Json(TOKENIZER.into()));
     let options = ConvertOptions {
         packing: Repacking::Floats,

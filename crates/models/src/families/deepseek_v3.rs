@@ -2,7 +2,7 @@
 
 use backend::Scores;
 
-use super::glm4_moe::ffns;
+use super::glm4_moe::{drafts, ffns};
 use super::*;
 use crate::config::wrong;
 use crate::latent_trunk::{LatentTrunk, rope_layout};
@@ -18,8 +18,10 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     every_layer(c)?;
     let LatentTrunk { trunk, rope, mixer } = LatentTrunk::read(c, context, rope_layout(c)?)?;
     let ffns = ffns(c, &trunk, Scores::Sigmoid)?.into_iter();
-    let layers = ffns.map(|ffn| trunk.pre_norm(Mixer::Latent(mixer.clone()), ffn)).collect();
-    Ok(trunk.spec("deepseek_v3", vec![rope], layers))
+    let mixer = Mixer::Latent(mixer);
+    let drafts = drafts(c, &trunk, &mixer)?;
+    let layers = ffns.map(|ffn| trunk.pre_norm(mixer.clone(), ffn)).collect();
+    Ok(ModelSpec { drafts, ..trunk.spec("deepseek_v3", vec![rope], layers) })
 }
 
 /// Refuses anything but `known` under `key`, if there is something.

@@ -3,7 +3,7 @@
 use backend::{Divisor, GroupMerit, Groups, Scores};
 
 use super::*;
-use crate::recipe::{Correction, Ffn, GatedFfn, MoeFfn, Router, Shared};
+use crate::recipe::{Correction, Draft, Ffn, GatedFfn, Mixer, MoeFfn, PairOrder, Router, Shared};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -19,8 +19,30 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         attention.head_norm = Some(trunk.head_norm());
     }
     let ffns = ffns(c, &trunk, Scores::Sigmoid)?;
-    let layers = ffns.into_iter().map(|ffn| trunk.pre_norm_layer(attention.clone(), ffn)).collect();
-    Ok(trunk.spec("glm4_moe", vec![rope], layers))
+    let mixer = Mixer::Attention(attention);
+    let drafts = drafts(c, &trunk, &mixer)?;
+    let layers = ffns.into_iter().map(|ffn| trunk.pre_norm(mixer.clone(), ffn)).collect();
+    Ok(ModelSpec { drafts, ..trunk.spec("glm4_moe", vec![rope], layers) })
+}
+
+/// Draft heads as DeepSeek and many after it have them, behind the last layer and with experts.
+pub(super) fn drafts(c: &Config, trunk: &Trunk, mixer: &Mixer) -> Result<Vec<Draft>, Error> {
+    let n = c.count("num_nextn_predict_layers")?.unwrap_or(1);
+    let ffn = Ffn::Moe(mixture(c, trunk, Scores::Sigmoid)?);
+    let draft = |i| {
+        let name = format!("model.layers.{}", trunk.n_layers + i);
+        Draft {
+            parent: name.clone(),
+            token_norm: trunk.norm("enorm"),
+            hidden_norm: trunk.norm("hnorm"),
+            projection: "eh_proj",
+            order: PairOrder::TokenFirst,
+            layer_name: name,
+            layer: trunk.pre_norm(mixer.clone(), ffn.clone()),
+            final_norm: trunk.norm("shared_head.norm"),
+        }
+    };
+    Ok((0..n).map(draft).collect())
 }
 
 /// The feed-forward part of each layer as DeepSeek and many after it have them: the first ones dense,

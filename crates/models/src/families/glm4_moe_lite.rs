@@ -2,7 +2,7 @@
 
 use backend::Scores;
 
-use super::glm4_moe::{dense_layers, ffns};
+use super::glm4_moe::{dense_layers, drafts, ffns};
 use super::*;
 use crate::latent_trunk::{LatentTrunk, rope_layout};
 use crate::recipe::Mixer;
@@ -15,8 +15,10 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     }));
     let LatentTrunk { trunk, rope, mixer } = LatentTrunk::read(c, context, rope_layout(c)?)?;
     let ffns = ffns(c, &trunk, Scores::Sigmoid)?.into_iter();
-    let layers = ffns.map(|ffn| trunk.pre_norm(Mixer::Latent(mixer.clone()), ffn)).collect();
-    Ok(trunk.spec("glm4_moe_lite", vec![rope], layers))
+    let mixer = Mixer::Latent(mixer);
+    let drafts = drafts(c, &trunk, &mixer)?;
+    let layers = ffns.map(|ffn| trunk.pre_norm(mixer.clone(), ffn)).collect();
+    Ok(ModelSpec { drafts, ..trunk.spec("glm4_moe_lite", vec![rope], layers) })
 }
 
 /// A small one, beside the usual keys.

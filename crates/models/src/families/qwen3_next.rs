@@ -5,7 +5,9 @@ use backend::{DeltaLayout, DeltaRule, GatedDelta};
 
 use super::qwen2_moe::sparse_layers;
 use super::*;
-use crate::recipe::{Ffn, GatedFfn, HeadNorm, Layer, Mixer, Norm, Norms, OutGate, Shared, Step};
+use crate::recipe::{
+    Draft, Ffn, GatedFfn, HeadNorm, Layer, Mixer, Norm, Norms, OutGate, PairOrder, Shared, Step,
+};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -61,10 +63,35 @@ pub(super) fn hybrid(
         let mixer = Step::new(norms("input_layernorm"), mixer);
         Layer { steps: vec![mixer, Step::new(norms("post_attention_layernorm"), ffn)] }
     };
+    let drafts = match ffns.last() {
+        Some(ffn) => drafts(c, &trunk, layer((Mix::Full, ffn.clone())))?,
+        None => Vec::new(),
+    };
     let layers = mixes(c, trunk.n_layers)?.into_iter().zip(ffns).map(layer).collect();
     let mut spec = trunk.spec(kind.family, vec![rope], layers);
     spec.final_norm.gain = NormGain::OnePlus;
+    spec.drafts = drafts;
     Ok(spec)
+}
+
+/// Draft heads share all but their layers. Configs need not tell of the one that there is.
+fn drafts(c: &Config, trunk: &Trunk, layer: Layer) -> Result<Vec<Draft>, Error> {
+    let n = match c.count("mtp_num_hidden_layers")? {
+        Some(n) => n,
+        None => c.count("num_nextn_predict_layers")?.unwrap_or(1),
+    };
+    let norm = |name| Norm { gain: NormGain::OnePlus, ..trunk.norm(name) };
+    let draft = |i| Draft {
+        parent: "mtp".to_owned(),
+        token_norm: norm("pre_fc_norm_embedding"),
+        hidden_norm: norm("pre_fc_norm_hidden"),
+        projection: "fc",
+        order: PairOrder::TokenFirst,
+        layer_name: format!("mtp.layers.{i}"),
+        layer: layer.clone(),
+        final_norm: norm("norm"),
+    };
+    Ok((0..n).map(draft).collect())
 }
 
 /// How a layer moves information.

@@ -3,15 +3,13 @@
 //! Not the names of experts, which may be stacked and joined besides: see `experts.rs`.
 
 use super::Loader;
-use crate::modules::layer_name;
 use crate::recipe::{Branch, Correction, Ffn, GateUp, GatedFfn, MoeFfn};
 
 impl Loader<'_> {
     /// Gives the parts of the spec the names that the checkpoint has for them.
     pub(super) fn settle_names(&mut self) {
         let is_there = |name: &str| self.checkpoint.has_weight(name);
-        for (i, layer) in self.spec.layers.iter_mut().enumerate() {
-            let layer_name = layer_name(i);
+        for (layer_name, layer) in self.spec.named_layers_mut() {
             for branch in layer.steps.iter_mut().flat_map(|step| &mut step.branches) {
                 match branch {
                     Branch::Ffn(Ffn::Gated(ffn)) => respell_gated(ffn, &layer_name, is_there),

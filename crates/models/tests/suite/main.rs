@@ -4,6 +4,7 @@ mod common;
 mod compressed;
 mod families;
 mod gguf;
+mod heads;
 mod latents;
 mod loading;
 mod packings;

@@ -1,0 +1,74 @@
+//! Draft heads: one more layer, which guesses the token after next from what the model has made of a
+//! position and from the token that follows it. DeepSeek-V3's report, section 2.2, describes it.
+//!
+//! A model is whole without them, and most files lack them; who guesses when is nobody's business here.
+
+use super::{Layer, ModelSpec, Norm};
+
+/// A layer that guesses, between what joins its two inputs and the model's own output matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// What the names of its norms and of its projection begin with.
+    pub parent: String,
+    /// Applied to the embedding of the token that follows.
+    pub token_norm: Norm,
+    /// Applied to what the model, or the head before, has made of the position.
+    pub hidden_norm: Norm,
+    /// What the projection of both together is called.
+    pub projection: &'static str,
+    /// How they lie in its columns.
+    pub order: PairOrder,
+    /// The full name of its layer.
+    pub layer_name: String,
+    /// Its layer, which has a cache of its own.
+    pub layer: Layer,
+    /// The norm before the output matrix.
+    pub final_norm: Norm,
+}
+
+/// How two inputs of a projection lie side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairOrder {
+    /// The token, then the position.
+    TokenFirst,
+    /// The position, then the token.
+    HiddenFirst,
+}
+
+/// Where the layers and the final norm of a model lie in a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Where those of every model do.
+    Trunk,
+    /// Where a draft head has its only layer and its norm.
+    Draft {
+        /// The full name of the layer.
+        layer: String,
+        /// What the name of the norm begins with.
+        parent: String,
+    },
+}
+
+impl Place {
+    /// The name of layer `i`, which its parts begin with.
+    pub(crate) fn layer_name(&self, i: usize) -> String {
+        match self {
+            Place::Trunk => format!("model.layers.{i}"),
+            Place::Draft { layer, .. } => layer.clone(),
+        }
+    }
+}
+
+impl Draft {
+    /// The head as a model of one layer, which shares embedding and output matrix with `trunk`.
+    pub(crate) fn body(&self, trunk: &ModelSpec) -> ModelSpec {
+        ModelSpec {
+            layer_inputs: None,
+            layers: vec![self.layer.clone()],
+            final_norm: self.final_norm.clone(),
+            place: Place::Draft { layer: self.layer_name.clone(), parent: self.parent.clone() },
+            drafts: Vec::new(),
+            ..trunk.clone()
+        }
+    }
+}

@@ -7,7 +7,7 @@ use crate::Float;
 
 impl Float {
     /// Widens the floats in `bytes`, which hold at least `out.len()` of them.
-    pub(crate) fn read(self, bytes: &[u8], out: &mut [f32]) {
+    pub fn read(self, bytes: &[u8], out: &mut [f32]) {
         match self {
             Float::F32 => read(bytes, out, f32::from_le_bytes),
             Float::F16 => read(bytes, out, |b| f16::from_le_bytes(b).to_f32()),

@@ -144,6 +144,28 @@ impl Golden<'_> {
             let same = runner.logits(&self.tokens, 64) == logits;
             assert!(same, "{}: {activations:?} depends on the machine", self.name);
         }
+        #[cfg(feature = "installed-mlx")]
+        self.check_mlx();
+    }
+
+    /// MLX chooses its kernels by the number of rows, so chunks may change a logit a little.
+    #[cfg(feature = "installed-mlx")]
+    fn check_mlx(&self) {
+        let library = std::env::var_os("HEARTH_MLX").expect("HEARTH_MLX names MLX's C library");
+        let options = mlx::Options {
+            library: Some(library.into()),
+            precision: mlx::Precision::F32,
+            cache_bytes: Some(1 << 28),
+        };
+        let device = mlx::Mlx::open(&options).expect("the library that HEARTH_MLX names");
+        let mut runner = Runner::new(&device, self.spec, self.checkpoint);
+        for chunk in [self.tokens.len(), 7, 1] {
+            let logits = runner.logits(&self.tokens, chunk);
+            let (worst, rms) = distance(&logits, &self.logits);
+            let what = format!("{}, MLX, chunks of {chunk}", self.name);
+            assert!(worst < EXACT.worst, "{what}: a logit is {worst} deviations off (rms {rms})");
+            assert!(rms < EXACT.rms, "{what}: logits are {rms} deviations off (worst {worst})");
+        }
     }
 
     /// Compares a device's logits with these, then checks that it computes the same bytes however

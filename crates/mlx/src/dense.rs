@@ -1,0 +1,120 @@
+//! Linear layers, norms and everything else a row does alone.
+
+use backend::ops::{DenseOps, Input, Output, RowNorm};
+use backend::{Activation, NormCenter, NormGain};
+
+use crate::ffi::{Array, Dtype, Fault};
+use crate::{Buf, Mlx, Staged, Vector, Weight};
+
+impl DenseOps for Mlx {
+    fn embed(&self, table: &Weight, batch: &Staged, scale: f32, out: &mut Buf) {
+        self.fill(out, || table.rows_of(batch.tokens()?, self.dtype)?.times(scale));
+    }
+
+    fn linear(&self, x: Input<'_, Mlx>, w: &Weight, bias: Option<&Vector>, out: Output<'_, Mlx>) {
+        let product = || {
+            let y = match x {
+                Input::Rows(x) => w.multiply(x.get()?),
+                Input::Normed { x, norm } => w.multiply(&normed(x.get()?, norm)?),
+            }?;
+            bias.map_or_else(|| Ok(y.clone()), |bias| y.add(&bias.native))
+        };
+        match out {
+            Output::Into(out) => self.fill(out, product),
+            Output::Onto(out) => self.update(out, |out| out.add(&product()?)),
+            Output::Activated(act, out) => self.fill(out, || activate(&product()?, act)),
+            Output::Gated(act, out) => self.fill(out, || glu(&product()?, act)),
+        }
+    }
+
+    fn norm(&self, x: &Buf, norm: RowNorm<'_, Vector>, out: &mut Buf) {
+        self.fill(out, || normed(x.get()?, norm));
+    }
+
+    fn add(&self, x: &mut Buf, y: &Buf, scale: f32) {
+        self.update(x, |x| match scale {
+            1.0 => x.add(y.get()?),
+            scale => x.add(&y.get()?.times(scale)?),
+        });
+    }
+
+    fn scale(&self, x: &mut Buf, by: f32) {
+        self.update(x, |x| x.times(by));
+    }
+
+    fn glu(&self, x: &Buf, act: Activation, out: &mut Buf) {
+        self.fill(out, || glu(x.get()?, act));
+    }
+
+    fn gather(&self, x: &Buf, batch: &Staged, out: &mut Buf) {
+        self.fill(out, || x.get()?.take(batch.want()?, 0));
+    }
+
+    fn soft_cap(&self, x: &mut Buf, cap: f32) {
+        self.update(x, |x| capped(x, cap));
+    }
+
+    fn gate(&self, x: &mut Buf, gate: &Buf) {
+        self.update(x, |x| x.multiply(&gate.get()?.sigmoid()?));
+    }
+}
+
+/// `cap * tanh(x / cap)`.
+pub(crate) fn capped(x: &Array, cap: f32) -> Result<Array, Fault> {
+    x.divide(&Array::number(cap, x.dtype())?)?.tanh()?.times(cap)
+}
+
+/// A norm over the last axis.
+pub(crate) fn normed(x: &Array, norm: RowNorm<'_, Vector>) -> Result<Array, Fault> {
+    let RowNorm { center, gain, kind, bias, eps } = norm;
+    let gain = gain_of(&gain.native, kind)?;
+    match (center, bias) {
+        (NormCenter::Mean, bias) => x.layer_norm(Some(&gain), bias.map(|bias| &*bias.native), eps),
+        (NormCenter::Zero, None) => x.rms_norm(Some(&gain), eps),
+        (NormCenter::Zero, Some(bias)) => x.rms_norm(Some(&gain), eps)?.add(&bias.native),
+    }
+}
+
+/// What is multiplied with.
+pub(crate) fn gain_of(stored: &Array, kind: NormGain) -> Result<Array, Fault> {
+    match kind {
+        NormGain::Stored => Ok(stored.clone()),
+        NormGain::OnePlus => stored.plus(1.0),
+    }
+}
+
+pub(crate) fn activate(x: &Array, act: Activation) -> Result<Array, Fault> {
+    let zero = || Array::number(0.0, x.dtype());
+    match act {
+        Activation::Silu => x.multiply(&x.sigmoid()?),
+        Activation::GeluTanh => {
+            let cube = x.multiply(&x.square()?)?.times(0.044715)?;
+            let inner = x.add(&cube)?.times((2.0 / std::f32::consts::PI).sqrt())?;
+            x.times(0.5)?.multiply(&inner.tanh()?.plus(1.0)?)
+        }
+        Activation::GeluErf => {
+            let inner = x.times(std::f32::consts::FRAC_1_SQRT_2)?;
+            x.times(0.5)?.multiply(&inner.erf()?.plus(1.0)?)
+        }
+        Activation::Relu => x.maximum(&zero()?),
+        Activation::ReluSquared => x.maximum(&zero()?)?.square(),
+    }
+}
+
+/// `act(gate) * up` where the last axis is `[gate | up]`.
+pub(crate) fn glu(x: &Array, act: Activation) -> Result<Array, Fault> {
+    let (gate, up) = halves(x)?;
+    activate(&gate, act)?.multiply(&up)
+}
+
+/// Both halves of the last axis.
+pub(crate) fn halves(x: &Array) -> Result<(Array, Array), Fault> {
+    let shape = x.shape();
+    let (axis, half) = (shape.len() - 1, shape[shape.len() - 1] / 2);
+    Ok((x.slice(axis, 0..half)?, x.slice(axis, half..2 * half)?))
+}
+
+/// `ln(1 + e^x)`.
+pub(crate) fn softplus(x: &Array) -> Result<Array, Fault> {
+    x.log_add_exp(&Array::number(0.0, Dtype::F32)?)
+}

@@ -1,0 +1,247 @@
+//! The GPU device of a Mac: MLX, through its C API, found when the program runs.
+//!
+//! An op of [`backend::ops`] adds to a plan; MLX computes when a result is read or the next pass begins.
+//! Activations, keys and values are MLX arrays whose shapes MLX knows; a [`Buf`] holds one. A fault
+//! (of shapes, of memory, of the GPU) is kept, and comes out of the next read.
+//!
+//! **Not promised here**, unlike on the CPU device: that a row has the same bits alone and in a crowd.
+//! MLX chooses among kernels by the number of rows. Answers are compared within tolerances.
+//!
+//! **Invariant:** `unsafe` in `ffi.rs` and `ffi/` alone; no knowledge of any model family.
+
+mod attention;
+mod dense;
+mod ffi;
+mod latent;
+mod layer_inputs;
+mod moe;
+mod pages;
+mod recurrent;
+mod repack;
+mod staged;
+mod weight;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use backend::Batch;
+use backend::ops::{DeviceError, Memory};
+use weights::Matrix;
+
+use ffi::{Array, Constant, Dtype};
+pub use ffi::{Fault, Missing, Unit};
+pub use pages::Pages;
+pub use recurrent::States;
+pub use staged::Staged;
+pub use weight::Weight;
+
+/// What activations are computed in. Sums inside MLX's kernels are f32 in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// For comparing with other devices.
+    F32,
+    /// Half the memory traffic.
+    F16,
+    /// Likewise, with the range of f32 and fewer digits.
+    #[default]
+    Bf16,
+}
+
+/// What a [`Mlx`] is to be like.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// MLX's C library, if it is not where such libraries are.
+    pub library: Option<PathBuf>,
+    /// What activations are computed in.
+    pub precision: Precision,
+    /// Most bytes that MLX keeps for arrays to come. What it would keep by itself is nearly all of
+    /// the memory.
+    pub cache_bytes: Option<usize>,
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct Mlx {
+    dtype: Dtype,
+    /// What went wrong first since somebody read.
+    fault: Mutex<Option<Fault>>,
+    /// What this pass leaves behind for the next ones, and nobody may read.
+    left: Mutex<Vec<Array>>,
+}
+
+/// Activations.
+#[derive(Debug)]
+pub struct Buf {
+    /// `[rows, cols]`, once it is written.
+    array: Option<Array>,
+    max_len: usize,
+}
+
+/// A few f32.
+#[derive(Debug)]
+pub struct Vector {
+    exact: Constant,
+    /// In the type of the activations.
+    native: Constant,
+}
+
+/// What [`Mlx::memory`] says, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// In arrays.
+    pub active: usize,
+    /// In arrays, at most so far.
+    pub peak: usize,
+    /// Kept for arrays to come.
+    pub cached: usize,
+}
+
+impl Mlx {
+    /// Loads MLX, and makes it the device. Another library than the first one that this process has
+    /// loaded is not loaded any more.
+    pub fn open(options: &Options) -> Result<Mlx, Missing> {
+        ffi::open(options.library.as_deref())?;
+        let dtype = match options.precision {
+            Precision::F32 => Dtype::F32,
+            Precision::F16 => Dtype::F16,
+            Precision::Bf16 => Dtype::Bf16,
+        };
+        let device = Mlx { dtype, fault: Mutex::default(), left: Mutex::default() };
+        if let Some(bytes) = options.cache_bytes {
+            device.kept(ffi::limit_cache(bytes));
+        }
+        Ok(device)
+    }
+
+    /// The library that was loaded.
+    pub fn library(&self) -> &'static Path {
+        ffi::about().0
+    }
+
+    /// The version of MLX.
+    pub fn version(&self) -> &'static str {
+        ffi::about().1
+    }
+
+    /// What computes.
+    pub fn unit(&self) -> Unit {
+        ffi::about().2
+    }
+
+    /// What MLX holds, for the whole process.
+    pub fn memory(&self) -> MemoryUse {
+        MemoryUse {
+            active: ffi::active_memory(),
+            peak: ffi::peak_memory(),
+            cached: ffi::cached_memory(),
+        }
+    }
+
+    /// Gives back what MLX keeps for arrays to come.
+    pub fn clear_cache(&self) {
+        self.kept(ffi::clear_cache());
+    }
+
+    fn fault(&self) -> MutexGuard<'_, Option<Fault>> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The result, or nothing and a fault that is kept.
+    fn kept<T>(&self, result: Result<T, Fault>) -> Option<T> {
+        result
+            .map_err(|fault| {
+                self.fault().get_or_insert(fault);
+            })
+            .ok()
+    }
+
+    /// Writes `out`.
+    fn fill(&self, out: &mut Buf, make: impl FnOnce() -> Result<Array, Fault>) {
+        out.array = self.kept(make()).inspect(|array| {
+            let (len, most) = (array.shape().iter().product::<usize>(), out.max_len);
+            assert!(len <= most, "{:?} does not fit a buffer of {most}", array.shape());
+        });
+    }
+
+    /// Changes `x`.
+    fn update(&self, x: &mut Buf, change: impl FnOnce(&Array) -> Result<Array, Fault>) {
+        let changed = x.get().and_then(change);
+        self.fill(x, || changed);
+    }
+
+    /// Notes what later passes read, so that it is computed even if nobody asks for this one's
+    /// result: plans that only grow would hold all memory at last.
+    fn leave(&self, array: &Array) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).push(array.clone());
+    }
+
+    /// Has everything computed that passes so far have left.
+    fn settle(&self) {
+        let left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
+        if !left.is_empty() {
+            self.kept(ffi::begin(&left.iter().collect::<Vec<_>>()));
+        }
+    }
+}
+
+impl Buf {
+    fn get(&self) -> Result<&Array, Fault> {
+        self.array.as_ref().ok_or_else(|| Fault("what was to be read was not written".to_owned()))
+    }
+}
+
+/// The bytes of numbers, as MLX wants them.
+fn bytes_of<const N: usize, T: Copy>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    numbers.iter().flat_map(|x| bytes(*x)).collect()
+}
+
+fn floats(x: &[f32], shape: &[usize]) -> Result<Array, Fault> {
+    Array::new(&bytes_of(x, f32::to_le_bytes), shape, Dtype::F32)
+}
+
+fn indices(x: &[u32]) -> Result<Array, Fault> {
+    Array::new(&bytes_of(x, u32::to_le_bytes), &[x.len()], Dtype::U32)
+}
+
+impl Memory for Mlx {
+    type Buf = Buf;
+    type Weight = Weight;
+    type Vector = Vector;
+    type Staged = Staged;
+
+    fn buf(&self, max_len: usize) -> Buf {
+        Buf { array: None, max_len }
+    }
+
+    fn weight(&self, parts: &[Matrix]) -> Weight {
+        self.take_over(parts)
+    }
+
+    fn vector(&self, values: &[f32]) -> Vector {
+        let made = |dtype| floats(values, &[values.len()])?.astype(dtype)?.constant();
+        // Nothing can go on without it, and there is no pass yet to report it to.
+        let made = |dtype| made(dtype).expect("MLX has memory for a vector");
+        Vector { exact: made(Dtype::F32), native: made(self.dtype) }
+    }
+
+    fn staged(&self, _max_rows: usize) -> Staged {
+        Staged::default()
+    }
+
+    fn stage(&self, batch: &Batch, staged: &mut Staged) {
+        self.settle();
+        *staged = self.kept(Staged::new(batch)).unwrap_or_default();
+    }
+
+    fn read(&self, buf: &Buf, len: usize, out: &mut Vec<f32>) -> Result<(), DeviceError> {
+        let result = buf.get().and_then(|array| {
+            array.astype(Dtype::F32)?.read(|bytes| {
+                out.clear();
+                out.extend(bytes.as_chunks().0[..len].iter().map(|x| f32::from_le_bytes(*x)));
+            })
+        });
+        // The first fault says more than what followed from it.
+        let fault = self.fault().take().or(result.err());
+        fault.map_or(Ok(()), |fault| Err(DeviceError(fault.to_string())))
+    }
+}

@@ -1,0 +1,379 @@
+//! Layers with a state: the same step for every row, as a plan that grows row by row.
+//!
+//! Right on every unit, and slow for long prompts: a kernel of our own for the steps is to come, for
+//! which this is then the definition.
+
+use std::ops::Range;
+
+use backend::ops::{
+    ConvWeights, DeltaRows, DeltaWeights, DeviceError, Mamba2Weights, RecurrentOps,
+};
+use backend::{
+    DeltaPlace, DeltaRule, GatedDelta, Mamba2, MambaGate, Recurrence, ShortConv, SlotId, Span,
+};
+
+use crate::dense::softplus;
+use crate::ffi::{Array, Dtype, Fault, begin, concatenate};
+use crate::{Buf, Mlx, Staged, Vector, indices};
+
+/// Rows after which a state is computed, so that no plan grows without end.
+const ROWS_PER_PLAN: usize = 64;
+
+/// States of one layer, `[slots, numbers]` of f32: the rows that the convolution looks back at, then
+/// the matrices.
+#[derive(Debug)]
+pub struct States {
+    array: Array,
+    window: usize,
+}
+
+/// A sequence's way through a layer.
+struct Walk {
+    /// `[taps - 1 + rows, columns]`: what the convolution reads.
+    extended: Array,
+    taps: usize,
+    /// Matrices before the first row, in one row.
+    matrices: Array,
+    /// After which rows a state is kept, and the matrices there.
+    kept: Vec<(usize, Array)>,
+}
+
+impl States {
+    fn new(spec: &Recurrence, n_slots: usize) -> Result<States, Fault> {
+        let array = Array::zeros(&[n_slots, spec.state_len()], Dtype::F32)?;
+        crate::ffi::compute(&[&array])?;
+        Ok(States { array, window: spec.window_len() })
+    }
+
+    fn slot(&self, slot: SlotId) -> Result<Array, Fault> {
+        self.array.slice(0, slot as usize..slot as usize + 1)
+    }
+
+    /// The way of `span`, whose rows bring `fresh` columns to the convolution.
+    fn walk(&self, span: &Span, fresh: &Array) -> Result<Walk, Fault> {
+        let len = self.array.dim(1);
+        let state = match span.state_in {
+            Some(slot) => self.slot(slot)?,
+            None => Array::zeros(&[1, len], Dtype::F32)?,
+        };
+        let cols = fresh.dim(1);
+        let window = state.slice(1, 0..self.window)?.reshape(&[self.window / cols, cols])?;
+        Ok(Walk {
+            extended: concatenate(&[&window, fresh], 0)?,
+            taps: self.window / cols + 1,
+            matrices: state.slice(1, self.window..len)?,
+            kept: Vec::new(),
+        })
+    }
+
+    /// Keeps what a span asks for.
+    fn keep(&mut self, span: &Span, walk: &Walk) -> Result<(), Fault> {
+        for (after, slot) in &span.states_out {
+            let rows = after + 1..after + walk.taps;
+            let window = walk.extended.slice(0, rows)?.reshape(&[1, self.window])?;
+            let matrices = walk.kept.iter().find(|(row, _)| row == after).map(|(_, m)| m);
+            let state = concatenate(&[&window, matrices.unwrap_or(&walk.matrices)], 1)?;
+            self.array = self.array.with_rows(*slot as usize, &state)?;
+        }
+        Ok(())
+    }
+}
+
+impl Walk {
+    /// What the convolution makes of every row.
+    fn convolved(&self, weights: ConvWeights<'_, Vector>) -> Result<Array, Fault> {
+        let (rows, cols) = (self.extended.dim(0) + 1 - self.taps, self.extended.dim(1));
+        let taps = weights.taps.exact.reshape(&[self.taps, cols])?;
+        let mut sum = match weights.bias {
+            Some(bias) => bias.exact.broadcast(&[rows, cols])?,
+            None => Array::zeros(&[rows, cols], Dtype::F32)?,
+        };
+        for t in 0..self.taps {
+            let past = self.extended.slice(0, t..t + rows)?;
+            sum = sum.add(&past.multiply(&taps.slice(0, t..t + 1)?)?)?;
+        }
+        Ok(sum)
+    }
+
+    /// Takes matrices of this shape through all rows. `step` gives them after a row, and what the
+    /// layer reads of them.
+    fn steps(
+        &mut self,
+        span: &Span,
+        shape: &[usize],
+        step: impl Fn(usize, &Array) -> Result<(Array, Array), Fault>,
+    ) -> Result<Array, Fault> {
+        let mut state = self.matrices.reshape(shape)?;
+        let mut read = Vec::with_capacity(span.rows.len());
+        for row in 0..span.rows.len() {
+            let (next, y) = step(row, &state)?;
+            state = next;
+            read.push(y);
+            if span.states_out.iter().any(|(after, _)| *after == row) {
+                self.kept.push((row, state.reshape(&[1, self.matrices.dim(1)])?));
+            }
+            if row % ROWS_PER_PLAN == ROWS_PER_PLAN - 1 {
+                begin(&[&state])?;
+            }
+        }
+        concatenate(&read.iter().collect::<Vec<_>>(), 0)
+    }
+}
+
+impl RecurrentOps for Mlx {
+    type States = States;
+
+    fn states(&self, spec: &Recurrence, n_slots: usize) -> States {
+        // Before there is a pass, nobody could be told.
+        States::new(spec, n_slots)
+            .unwrap_or_else(|fault| panic!("room for states was not made: {fault}"))
+    }
+
+    fn gated_delta(
+        &self,
+        x: DeltaRows<'_, Buf>,
+        weights: DeltaWeights<'_, Vector>,
+        spec: &GatedDelta,
+        states: &mut States,
+        batch: &Staged,
+        out: &mut Buf,
+    ) {
+        self.fill(out, || {
+            let parts = DeltaParts::of(&x, spec)?;
+            self.each_span(batch, states, spec.v_cols(), |span, states| {
+                let parts = parts.rows(span.rows.clone())?;
+                let mut walk = states.walk(span, &parts.qkv)?;
+                let y = delta_rows(&mut walk, span, &parts, weights, spec)?;
+                states.keep(span, &walk)?;
+                Ok(y)
+            })
+        });
+    }
+
+    fn mamba2(
+        &self,
+        x: &Buf,
+        weights: Mamba2Weights<'_, Vector>,
+        spec: &Mamba2,
+        states: &mut States,
+        batch: &Staged,
+        out: &mut Buf,
+    ) {
+        self.fill(out, || {
+            let x = x.get()?.astype(Dtype::F32)?;
+            let (inner, conv) = (spec.inner(), spec.conv_cols());
+            self.each_span(batch, states, inner, |span, states| {
+                let x = x.slice(0, span.rows.clone())?;
+                let mut walk = states.walk(span, &x.slice(1, inner..inner + conv)?)?;
+                let y = mamba_rows(&mut walk, span, &x, weights, spec)?;
+                states.keep(span, &walk)?;
+                Ok(y)
+            })
+        });
+    }
+
+    fn short_conv(
+        &self,
+        x: &Buf,
+        weights: ConvWeights<'_, Vector>,
+        spec: &ShortConv,
+        states: &mut States,
+        batch: &Staged,
+        out: &mut Buf,
+    ) {
+        self.fill(out, || {
+            let x = x.get()?.astype(Dtype::F32)?;
+            let part = |i: usize| x.slice(1, i * spec.cols..(i + 1) * spec.cols);
+            let (fresh, after) = (part(0)?.multiply(&part(2)?)?, part(1)?);
+            self.each_span(batch, states, spec.cols, |span, states| {
+                let rows = span.rows.clone();
+                let walk = states.walk(span, &fresh.slice(0, rows.clone())?)?;
+                states.keep(span, &walk)?;
+                after.slice(0, rows)?.multiply(&walk.convolved(weights)?)
+            })
+        });
+    }
+
+    fn state_bytes(&self, states: &States) -> usize {
+        4 * states.array.dim(1)
+    }
+
+    fn read_state(&self, states: &States, slot: SlotId, out: &mut [u8]) -> Result<(), DeviceError> {
+        let copied = states.slot(slot).and_then(|state| state.read(|x| out.copy_from_slice(x)));
+        copied.map_err(|fault| DeviceError(fault.to_string()))
+    }
+
+    fn write_state(&self, states: &mut States, slot: SlotId, bytes: &[u8]) {
+        let state = Array::new(bytes, &[1, states.array.dim(1)], Dtype::F32);
+        let written = state.and_then(|state| states.array.with_rows(slot as usize, &state));
+        if let Some(array) = self.kept(written) {
+            states.array = array;
+        }
+    }
+}
+
+impl Mlx {
+    /// Rows of all spans, in the activations' type.
+    fn each_span(
+        &self,
+        batch: &Staged,
+        states: &mut States,
+        cols: usize,
+        mut rows_of: impl FnMut(&Span, &mut States) -> Result<Array, Fault>,
+    ) -> Result<Array, Fault> {
+        let mut rows = vec![Array::zeros(&[0, cols], Dtype::F32)?];
+        for span in &batch.batch.spans {
+            rows.push(rows_of(span, states)?);
+        }
+        self.leave(&states.array);
+        concatenate(&rows.iter().collect::<Vec<_>>(), 0)?.astype(self.dtype)
+    }
+}
+
+/// Rows of a gated delta layer, taken apart: each of all heads, in the order of heads.
+struct DeltaParts {
+    /// `[q | k | v]`, as the convolution wants it.
+    qkv: Array,
+    z: Array,
+    b: Array,
+    a: Array,
+}
+
+impl DeltaParts {
+    fn of(x: &DeltaRows<'_, Buf>, spec: &GatedDelta) -> Result<DeltaParts, Fault> {
+        let columns = |of: &[fn(&DeltaPlace) -> &Range<usize>]| {
+            let places: Vec<DeltaPlace> = (0..spec.k_heads).map(|head| spec.place(head)).collect();
+            let all = of.iter().flat_map(|of| places.iter().flat_map(|place| of(place).clone()));
+            indices(&all.map(|column| column as u32).collect::<Vec<_>>())
+        };
+        let take = |buf: &Buf, of: &[fn(&DeltaPlace) -> &Range<usize>]| {
+            buf.get()?.take(&columns(of)?, 1)?.astype(Dtype::F32)
+        };
+        Ok(DeltaParts {
+            qkv: take(x.qkv, &[|place| &place.q, |place| &place.k, |place| &place.v])?,
+            z: take(x.z, &[|place| &place.z])?,
+            b: take(x.qkv, &[|place| &place.b])?,
+            a: take(x.a, &[|place| &place.a])?,
+        })
+    }
+
+    fn rows(&self, rows: Range<usize>) -> Result<DeltaParts, Fault> {
+        let part = |x: &Array| x.slice(0, rows.clone());
+        Ok(DeltaParts {
+            qkv: part(&self.qkv)?,
+            z: part(&self.z)?,
+            b: part(&self.b)?,
+            a: part(&self.a)?,
+        })
+    }
+}
+
+fn delta_rows(
+    walk: &mut Walk,
+    span: &Span,
+    parts: &DeltaParts,
+    weights: DeltaWeights<'_, Vector>,
+    spec: &GatedDelta,
+) -> Result<Array, Fault> {
+    let n = span.rows.len();
+    let (heads, k_dim, v_dim, k_cols) = (spec.v_heads, spec.k_dim, spec.v_dim, spec.k_cols());
+    let qkv = silu(&walk.convolved(weights.conv)?)?;
+    // A query or key for each value head: `[rows, heads, k_dim, 1]`.
+    let normed = |first: usize, scale: f32| {
+        let x = qkv.slice(1, first..first + k_cols)?.reshape(&[n, spec.k_heads, 1, k_dim])?;
+        let length = x.square()?.sum(3)?.plus(1e-6)?.rsqrt()?;
+        let x = x.multiply(&length)?.times(scale)?;
+        x.broadcast(&[n, spec.k_heads, spec.group(), k_dim])?.reshape(&[n, heads, k_dim, 1])
+    };
+    let (q, k) = (normed(0, (k_dim as f32).sqrt().recip())?, normed(k_cols, 1.0)?);
+    let v = qkv.slice(1, 2 * k_cols..2 * k_cols + spec.v_cols())?.reshape(&[n, heads, 1, v_dim])?;
+    let beta = parts.b.sigmoid()?.reshape(&[n, heads, 1, 1])?;
+    let rate = weights.a_log.exact.exp()?.reshape(&[1, heads, 1, 1])?;
+    let step = softplus(&parts.a.add(&weights.dt_bias.exact)?)?;
+    let decays = match spec.rule {
+        DeltaRule::PerHead => step.reshape(&[n, heads, 1, 1])?,
+        DeltaRule::PerChannel => step.reshape(&[n, heads, k_dim, 1])?,
+    };
+    let decays = decays.multiply(&rate)?.negative()?.exp()?;
+    let y = walk.steps(span, &[heads, k_dim, v_dim], |row, state| {
+        let at = |x: &Array| {
+            let [_, heads, rows, cols] = x.shape()[..] else { unreachable!("four axes") };
+            x.slice(0, row..row + 1)?.reshape(&[heads, rows, cols])
+        };
+        let (q, k) = (at(&q)?, at(&k)?);
+        let state = state.multiply(&at(&decays)?)?;
+        let known = state.multiply(&k)?.sum(1)?;
+        let news = at(&v)?.subtract(&known)?.multiply(&at(&beta)?)?;
+        let state = state.add(&k.multiply(&news)?)?;
+        let y = state.multiply(&q)?.sum(1)?;
+        Ok((state, y.reshape(&[1, heads, v_dim])?))
+    })?;
+    let normed = y.rms_norm(Some(&weights.gain.exact), spec.eps)?;
+    let z = parts.z.reshape(&[n, heads, v_dim])?;
+    let gate = match spec.rule {
+        DeltaRule::PerHead => silu(&z)?,
+        DeltaRule::PerChannel => z.sigmoid()?,
+    };
+    normed.multiply(&gate)?.reshape(&[n, spec.v_cols()])
+}
+
+fn mamba_rows(
+    walk: &mut Walk,
+    span: &Span,
+    x: &Array,
+    weights: Mamba2Weights<'_, Vector>,
+    spec: &Mamba2,
+) -> Result<Array, Fault> {
+    let n = span.rows.len();
+    let (heads, dim, groups, size) = (spec.heads, spec.head_dim, spec.groups, spec.state);
+    let (inner, conv) = (spec.inner(), spec.conv_cols());
+    let z = x.slice(1, 0..inner)?.times(spec.scales.z)?;
+    let dt = x.slice(1, inner + conv..inner + conv + heads)?.times(spec.scales.dt)?;
+    let number = |x| Array::number(x, Dtype::F32);
+    let [least, most] = spec.dt_limit;
+    let dt = softplus(&dt.add(&weights.dt_bias.exact)?)?;
+    let dt = dt.maximum(&number(least)?)?.minimum(&number(most)?)?.reshape(&[n, heads, 1, 1])?;
+    let rate = weights.a_log.exact.exp()?.reshape(&[1, heads, 1, 1])?;
+    let decay = dt.multiply(&rate)?.negative()?.exp()?;
+    let xbc = silu(&walk.convolved(weights.conv)?)?;
+    let values = xbc.slice(1, 0..inner)?.reshape(&[n, heads, 1, dim])?;
+    // `B` and `C` of each head: `[rows, heads, size, 1]`.
+    let shared = |i: usize| {
+        let first = inner + i * groups * size;
+        let x = xbc.slice(1, first..first + groups * size)?.reshape(&[n, groups, 1, size])?;
+        x.broadcast(&[n, groups, spec.group(), size])?.reshape(&[n, heads, size, 1])
+    };
+    let (b, c) = (shared(0)?, shared(1)?);
+    let stepped = values.multiply(&dt)?;
+    let y = walk.steps(span, &[heads, size, dim], |row, state| {
+        let at = |x: &Array| {
+            let [_, heads, rows, cols] = x.shape()[..] else { unreachable!("four axes") };
+            x.slice(0, row..row + 1)?.reshape(&[heads, rows, cols])
+        };
+        let state = state.multiply(&at(&decay)?)?.add(&at(&b)?.multiply(&at(&stepped)?)?)?;
+        let y = state.multiply(&at(&c)?)?.sum(1)?;
+        Ok((state, y.reshape(&[1, heads, dim])?))
+    })?;
+    let skip = weights.skip.exact.reshape(&[1, heads, 1])?;
+    let y = y.add(&values.reshape(&[n, heads, dim])?.multiply(&skip)?)?;
+    gated(&y.reshape(&[n, inner])?, &z, weights.gain, spec)
+}
+
+/// What a Mamba-2 layer has read, gated and normed.
+fn gated(y: &Array, z: &Array, gain: Option<&Vector>, spec: &Mamba2) -> Result<Array, Fault> {
+    let (n, cols) = (y.dim(0), y.dim(1));
+    let norm = |x: &Array, eps: f32| {
+        let each = x.reshape(&[n, spec.groups, cols / spec.groups])?;
+        let normed = each.rms_norm(None, eps)?.reshape(&[n, cols])?;
+        gain.map_or(Ok(normed.clone()), |gain| normed.multiply(&gain.exact))
+    };
+    match spec.gate {
+        MambaGate::Bare => y.multiply(&silu(z)?),
+        MambaGate::ThenNorm(eps) => norm(&y.multiply(&silu(z)?)?, eps),
+        MambaGate::AfterNorm(eps) => norm(y, eps)?.multiply(&silu(z)?),
+    }
+}
+
+fn silu(x: &Array) -> Result<Array, Fault> {
+    x.multiply(&x.sigmoid()?)
+}

@@ -1,0 +1,17 @@
+//! What MLX computes is what the reference computes. Needs MLX: `HEARTH_MLX` names its C library.
+
+#![cfg(feature = "installed-mlx")]
+
+use backend::conformance::{Tolerance, check};
+use hearth_mlx::{Mlx, Options, Precision};
+
+fn mlx(precision: Precision) -> Mlx {
+    let library = std::env::var_os("HEARTH_MLX").expect("HEARTH_MLX names MLX's C library");
+    let options = Options { library: Some(library.into()), precision, cache_bytes: Some(1 << 28) };
+    Mlx::open(&options).expect("the library that HEARTH_MLX names")
+}
+
+#[test]
+fn in_f32_every_op_agrees_with_the_reference() {
+    check(&mlx(Precision::F32), Tolerance { linear: 2e-5, other: 2e-5 });
+}

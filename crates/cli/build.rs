@@ -10,10 +10,22 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// Folders and files that decide what is computed.
-const SOURCES: &[&str] =
-    &["../backend/src", "../cpu/src", "../models/src", "../weights/src", "../../Cargo.lock"];
+const SOURCES: &[&str] = &[
+    "../backend/src",
+    "../cpu/src",
+    "../mlx/src",
+    "../models/src",
+    "../weights/src",
+    "../../Cargo.lock",
+];
 
 fn main() {
+    // On a Mac, and elsewhere where it was asked for.
+    println!("cargo::rustc-check-cfg=cfg(with_mlx)");
+    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    if is("CARGO_CFG_TARGET_OS", "macos") || is("CARGO_FEATURE_MLX", "1") {
+        println!("cargo::rustc-cfg=with_mlx");
+    }
     let mut files = BTreeMap::new();
     for source in SOURCES {
         println!("cargo::rerun-if-changed={source}");

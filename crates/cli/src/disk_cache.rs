@@ -81,7 +81,8 @@ pub(crate) struct Identity<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     /// The recipe for the context that is served: rotations may depend on it.
     pub(crate) spec: &'a ModelSpec,
-    pub(crate) activations: cpu::Activations,
+    /// What of the device decides a bit.
+    pub(crate) arithmetic: &'a str,
 }
 
 impl Identity<'_> {
@@ -94,7 +95,7 @@ impl Identity<'_> {
         hash.update(env!("HEARTH_ARITHMETIC"));
         hash.update(self.checkpoint.fingerprint());
         // Numbers are printed so that they can be read back exactly.
-        hash.update(format!("\0{:?}\0{:?}\0cpu", self.spec, self.activations));
+        hash.update(format!("\0{:?}\0{}", self.spec, self.arithmetic));
         hash.finalize().into()
     }
 }
@@ -115,26 +116,26 @@ mod tests {
         tiny::checkpoint(config, 3).unwrap()
     }
 
-    fn print(checkpoint: &Checkpoint, context: usize, activations: cpu::Activations) -> [u8; 32] {
+    fn print(checkpoint: &Checkpoint, context: usize, arithmetic: &str) -> [u8; 32] {
         let spec = &models::recipe_for_context(&checkpoint.config, context).unwrap();
-        Identity { checkpoint, spec, activations }.fingerprint()
+        Identity { checkpoint, spec, arithmetic }.fingerprint()
     }
 
     #[test]
     fn whatever_changes_a_key_changes_the_fingerprint() {
-        use cpu::Activations::{Exact, Int8};
-        let base = print(&checkpoint(), 512, Int8);
-        assert_eq!(base, print(&checkpoint(), 512, Int8));
-        assert_eq!(base, print(&checkpoint(), 1024, Int8), "the same rotations");
-        assert_ne!(base, print(&checkpoint(), 2048, Int8), "other rotations");
-        assert_ne!(base, print(&checkpoint(), 512, Exact));
+        const INT8: &str = "Int8\0cpu";
+        let base = print(&checkpoint(), 512, INT8);
+        assert_eq!(base, print(&checkpoint(), 512, INT8));
+        assert_eq!(base, print(&checkpoint(), 1024, INT8), "the same rotations");
+        assert_ne!(base, print(&checkpoint(), 2048, INT8), "other rotations");
+        assert_ne!(base, print(&checkpoint(), 512, "Exact\0cpu"));
         let checkpoint = checkpoint();
         let spec = models::recipe_for_context(&checkpoint.config, 512).unwrap();
         let spec = &spec.with_kv_format(backend::KvFormat::Int8);
-        let identity = Identity { checkpoint: &checkpoint, spec, activations: Int8 };
+        let identity = Identity { checkpoint: &checkpoint, spec, arithmetic: INT8 };
         assert_ne!(base, identity.fingerprint(), "another way to store keys and values");
         let config = tiny::config("phi3").unwrap();
-        let other = |seed| print(&tiny::checkpoint(config.clone(), seed).unwrap(), 512, Int8);
+        let other = |seed| print(&tiny::checkpoint(config.clone(), seed).unwrap(), 512, INT8);
         assert_ne!(other(3), other(4));
     }
 

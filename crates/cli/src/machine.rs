@@ -17,6 +17,20 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Of this machine, now.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn now() -> Memory {
+        let mut system = sysinfo::System::new();
+        system.refresh_memory();
+        match system.total_memory() {
+            0 => Memory { total: GUESS, available: GUESS },
+            // Where the system does not say what is free, half of it is likely to be.
+            total if system.available_memory() == 0 => Memory { total, available: total / 2 },
+            total => Memory { total, available: system.available_memory().min(total) },
+        }
+    }
+
+    /// Of this machine, now.
+    #[cfg(target_os = "linux")]
     pub(crate) fn now() -> Memory {
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let memory = Memory::from_meminfo(&meminfo);

@@ -16,7 +16,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("server", &["engine", "text"]),
     ("lab", &[]),
-    ("cli", &["weights", "backend", "cpu", "models", "engine", "text", "server", "lab"]),
+    ("cli", &["weights", "backend", "cpu", "mlx", "models", "engine", "text", "server", "lab"]),
     ("xtask", &[]),
 ];
 

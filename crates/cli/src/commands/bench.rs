@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
             opened.plan.context
         );
     }
-    let engine = opened.engine(&args.load.device())?;
+    let engine = opened.engine(&args.load.device()?)?;
     let mut bench = Bench { engine, vocab: opened.spec.vocab, state: 0x9e37_79b9_7f4a_7c15 };
     let threads = args.load.options().n_threads();
     let meter = Meter::steps("measuring", cells.len() as u64 * u64::from(args.runs + 1));

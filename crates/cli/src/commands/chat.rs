@@ -118,7 +118,7 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
     let opened = Opened::new(&path, &args.load, Crowd::ONE)?;
     let id = load::model_id(&name);
     let name = Name { id: id.clone(), aliases: Vec::new() };
-    let model = opened.serve(&name, &args.load.device())?;
+    let model = opened.serve(&name, &args.load.device()?)?;
     if model.template.is_none() {
         bail!(
             "`{id}` has no chat template: it completes text but does not chat. Serve it and use /v1/completions"

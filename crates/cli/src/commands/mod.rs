@@ -4,6 +4,7 @@ mod bench;
 mod chat;
 mod completions;
 mod convert;
+mod doctor;
 mod info;
 mod models;
 mod perplexity;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Bench(bench::Args),
     Perplexity(perplexity::Args),
     Verify(verify::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -53,6 +55,7 @@ pub(crate) fn run(command: Command, env: &Environment, out: &mut dyn Write) -> R
         Command::Bench(args) => bench::run(&args, env, out),
         Command::Perplexity(args) => perplexity::run(&args, env, out),
         Command::Verify(args) => verify::run(&args, env, out),
+        Command::Doctor(args) => doctor::run(&args, env, out),
         Command::Completions(args) => completions::run(&args, out),
     }
 }

@@ -59,7 +59,7 @@ impl Args {
         if self.compare_exact {
             Some(("f32 activations", LoadArgs { exact_activations: true, ..load }))
         } else if self.compare_f16_kv {
-            Some(("f16 keys and values", LoadArgs { kv_format: KvFormat::F16, ..load }))
+            Some(("f16 keys and values", LoadArgs { kv_format: Some(KvFormat::F16), ..load }))
         } else {
             None
         }
@@ -70,7 +70,7 @@ impl Args {
 const ROWS: usize = 64;
 
 pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
-    if args.compare_f16_kv && args.load.kv_format == KvFormat::F16 {
+    if args.compare_f16_kv && args.load.kv_format() == KvFormat::F16 {
         bail!(
             "--compare-f16-kv compares with f16, which is what --kv-format says: leave that out, or say q8"
         );
@@ -127,7 +127,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     writeln!(out, "{score}")?;
     if let Some((what, _)) = against {
         writeln!(out, "with {what}: {reference_score}")?;
-        let own = if args.compare_exact { "8-bit" } else { args.load.kv_format.name() };
+        let own = if args.compare_exact { "8-bit" } else { args.load.kv_format().name() };
         writeln!(out, "{own} against {what}: {comparison}")?;
     }
     Ok(())
@@ -160,7 +160,7 @@ impl Model {
     fn new(opened: &Opened, load: &LoadArgs, window: usize) -> Result<Model> {
         let n_blocks = window.div_ceil(BLOCK);
         let shape = ExecutorShape { n_blocks, n_slots: 2, max_rows: ROWS, max_want: ROWS };
-        Ok(Model { executor: opened.executor(&load.device(), shape)?, logits: Vec::new() })
+        Ok(Model { executor: load.device()?.executor(&opened, shape)?, logits: Vec::new() })
     }
 
     /// Logits after each of `tokens`, which stand at position `start` of the window.

@@ -144,7 +144,7 @@ fn pool(args: Args, env: &Environment) -> Result<(ModelPool, String)> {
         ..Rules::default()
     };
     let origin = Instant::now();
-    let loader = FileLoader::new(paths, args.load, crowd, budget, args.disk.cache(env));
+    let loader = FileLoader::new(paths, args.load, crowd, budget, args.disk.cache(env))?;
     let clock = Box::new(move || origin.elapsed());
     let pool = ModelPool::start(names, Box::new(loader), rules, clock);
     for pin in &args.pool.pin {

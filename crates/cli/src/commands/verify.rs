@@ -16,7 +16,7 @@ use text::Tokenizer;
 
 use self::arms::{Depth, Proof, Report, Setup, Verdict};
 use crate::env::Environment;
-use crate::load::{Crowd, Device, LoadArgs, Opened};
+use crate::load::{Crowd, LoadArgs, Opened};
 use crate::progress::Meter;
 use crate::store::catalog::DEFAULT_ALIAS;
 
@@ -105,9 +105,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
 
 /// An engine for one arm, on a device of its own.
 fn engine(opened: &Opened, load: &LoadArgs, setup: &Setup) -> Result<Handle> {
-    let options = cpu::Options { threads: setup.threads, ..load.options() };
-    let device = Device::from(cpu::Cpu::new(&options));
-    let executor = opened.executor(&device, setup.shape())?;
+    let executor = load.device_with(setup.threads)?.executor(opened, setup.shape())?;
     Ok(start(executor, setup, opened.plan.context))
 }
 

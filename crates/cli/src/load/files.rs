@@ -33,9 +33,9 @@ impl FileLoader {
         crowd: Crowd,
         budget: Budget,
         disk: Option<DiskCache>,
-    ) -> FileLoader {
-        let device = args.device();
-        FileLoader { paths, args, crowd, budget, disk, device, surveyed: Mutex::default() }
+    ) -> Result<FileLoader> {
+        let (device, surveyed) = (args.device()?, Mutex::default());
+        Ok(FileLoader { paths, args, crowd, budget, disk, device, surveyed })
     }
 
     fn open(&self, id: &str) -> Result<Opened> {

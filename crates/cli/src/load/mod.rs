@@ -1,5 +1,4 @@
-//! From a path to something that answers: checkpoint, recipe, device, engine, tokenizer. The one
-//! place where a device is named.
+//! From a path to something that answers: checkpoint, recipe, device, engine, tokenizer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,27 +8,32 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use backend::KvFormat;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use engine::{Executor, ExecutorShape, Limits, ModelExecutor};
-use models::{Decoder, Footprint, ModelSpec};
+use engine::Limits;
+use models::{Footprint, ModelSpec};
 use weights::{Checkpoint, TokenizerFile, gguf};
 
 use crate::disk_cache::{DiskCache, Identity};
-use crate::progress::Meter;
 use crate::size::Size;
 use crate::store::catalog::{self, ModelName, Recommended};
 
+mod device;
 mod files;
 mod plan;
 
+pub(crate) use device::{Choice, Device, about_mlx};
 pub(crate) use files::{FileLoader, find_models};
 pub(crate) use plan::{Budget, DoesNotFit, Plan, Wanted};
-
-/// The device that all models of this process share.
-pub(crate) type Device = engine::Device<cpu::Cpu>;
 
 /// Choices that every command which loads a model has.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct LoadArgs {
+    /// What computes
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) device: Choice,
+    /// MLX's C library [default: where Homebrew puts it]
+    #[cfg(with_mlx)]
+    #[arg(long, value_name = "FILE", env = "HEARTH_MLX")]
+    pub(crate) mlx_library: Option<std::path::PathBuf>,
     /// Threads that compute [default: one per physical core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
@@ -41,14 +45,14 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) kv_memory: Option<Size>,
     /// How keys and values are kept: in 16 bits (i16, with a scale, is more exact than f16, and faster), or
-    /// in 8 (q8 takes 40 % less memory and is a little less exact)
-    #[arg(long, value_name = "FORMAT", default_value = "i16", value_parser = kv_formats())]
-    pub(crate) kv_format: KvFormat,
+    /// in 8 (q8 takes 40 % less memory and is a little less exact) [default: i16; with MLX f16]
+    #[arg(long, value_name = "FORMAT", value_parser = kv_formats())]
+    pub(crate) kv_format: Option<KvFormat>,
     /// Memory for everything, mapped weights included, such as 8GiB or 80% of the machine's
     /// [default: 90% of what is free]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory_limit: Option<Size>,
-    /// Multiply with f32 activations instead of 8-bit ones: slower, for checking
+    /// Multiply with f32 activations instead of 8-bit ones (with MLX: 16-bit): slower, for checking
     #[arg(long)]
     pub(crate) exact_activations: bool,
 }
@@ -72,11 +76,21 @@ fn kv_formats() -> impl TypedValueParser<Value = KvFormat> {
 
 impl LoadArgs {
     /// The device that was asked for.
-    pub(crate) fn device(&self) -> Device {
-        Device::from(cpu::Cpu::new(&self.options()))
+    pub(crate) fn device(&self) -> Result<Device> {
+        Device::new(self, None)
     }
 
-    /// How that device works.
+    /// The same, with so many threads where that means anything.
+    pub(crate) fn device_with(&self, threads: usize) -> Result<Device> {
+        Device::new(self, Some(threads))
+    }
+
+    /// How keys and values are kept.
+    pub(crate) fn kv_format(&self) -> KvFormat {
+        self.kv_format.unwrap_or_else(|| device::default_kv_format(self))
+    }
+
+    /// How the processor works.
     pub(crate) fn options(&self) -> cpu::Options {
         cpu::Options {
             threads: self.threads.unwrap_or(0),
@@ -121,7 +135,6 @@ pub(crate) struct Opened {
     /// Where cached blocks are kept beyond memory. `None`: nowhere.
     pub(crate) disk: Option<DiskCache>,
     crowd: Crowd,
-    activations: cpu::Activations,
 }
 
 /// Bytes that a tokenizer takes in memory for each byte of its files, at most. Measured on GGUF
@@ -158,7 +171,7 @@ impl Opened {
         let checkpoint = Checkpoint::open(path)?;
         let made_for = models::recipe(&checkpoint.config)
             .with_context(|| format!("cannot run the model at {}", path.display()))?
-            .with_kv_format(args.kv_format);
+            .with_kv_format(args.kv_format());
         let most = made_for.max_positions;
         if let Some(asked) = args.context.filter(|asked| !(1..=most).contains(asked)) {
             bail!("--context {asked} is out of range: this model was made for 1 to {most} tokens");
@@ -172,36 +185,15 @@ impl Opened {
             Err(why) => (*why.asked, Some(why)),
         };
         let spec = models::recipe_for_context(&checkpoint.config, plan.context)?
-            .with_kv_format(args.kv_format);
-        let activations = args.options().activations;
-        let opened = Opened { checkpoint, spec, footprint, plan, disk: None, crowd, activations };
+            .with_kv_format(args.kv_format());
+        let opened = Opened { checkpoint, spec, footprint, plan, disk: None, crowd };
         Ok((opened, why))
-    }
-
-    /// Gives the weights to a device.
-    pub(crate) fn executor(
-        &self,
-        device: &Device,
-        shape: ExecutorShape,
-    ) -> Result<Box<dyn Executor>> {
-        let meter = Meter::steps("loading", self.spec.layers.len() as u64);
-        let decoder = Decoder::load_with_progress(
-            &self.spec,
-            &self.checkpoint,
-            device.backend(),
-            &mut |done, _| meter.set(done as u64),
-        )?;
-        drop(meter);
-        for note in self.checkpoint.warnings().iter().chain(decoder.notes()) {
-            eprintln!("note: {note}");
-        }
-        Ok(Box::new(ModelExecutor::new(device.clone(), decoder, shape)))
     }
 
     /// An engine on its thread.
     pub(crate) fn engine(&self, device: &Device) -> Result<engine::Handle> {
         let shape = self.plan.shape;
-        let executor = self.executor(device, shape)?;
+        let executor = device.executor(self, shape)?;
         let limits = Limits {
             rows: shape.max_rows,
             seqs: self.crowd.seqs,
@@ -210,8 +202,9 @@ impl Opened {
             stall_target: self.crowd.stall_target,
         };
         let Some(disk) = &self.disk else { return Ok(engine::start(executor, limits)) };
-        let (checkpoint, spec, activations) = (&self.checkpoint, &self.spec, self.activations);
-        let identity = Identity { checkpoint, spec, activations };
+        let arithmetic = device.arithmetic();
+        let identity =
+            Identity { checkpoint: &self.checkpoint, spec: &self.spec, arithmetic: &arithmetic };
         Ok(engine::start_with_disk(executor, limits, &disk.of(&identity)))
     }
 

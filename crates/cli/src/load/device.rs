@@ -1,0 +1,154 @@
+//! Which device computes: the one place where devices are named. `with_mlx` is set by the build script
+//! where the program may use MLX.
+
+use anyhow::Result;
+use backend::{Backend, KvFormat};
+use engine::{Executor, ExecutorShape, ModelExecutor};
+use models::Decoder;
+
+use super::{LoadArgs, Opened};
+use crate::progress::Meter;
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Choice {
+    /// The GPU if there is one that this program can use, else the processor
+    #[default]
+    Auto,
+    /// The processor
+    Cpu,
+    /// MLX: the GPU of a Mac
+    #[cfg(with_mlx)]
+    Mlx,
+}
+
+/// The device that all models of this process share.
+pub(crate) enum Device {
+    Cpu(engine::Device<cpu::Cpu>, cpu::Activations),
+    #[cfg(with_mlx)]
+    Mlx(engine::Device<mlx::Mlx>, mlx::Precision),
+}
+
+impl Device {
+    /// The one that was asked for, with so many threads where that means anything.
+    pub(crate) fn new(args: &LoadArgs, threads: Option<usize>) -> Result<Device> {
+        #[cfg(with_mlx)]
+        if let Some(device) = mlx_device(args)? {
+            let precision = mlx_options(args).precision;
+            return Ok(Device::Mlx(device.into(), precision));
+        }
+        let options = args.options();
+        let options = cpu::Options { threads: threads.unwrap_or(options.threads), ..options };
+        Ok(Device::Cpu(cpu::Cpu::new(&options).into(), options.activations))
+    }
+
+    /// All of the device that decides a bit of what it computes, for the names of what is kept.
+    pub(crate) fn arithmetic(&self) -> String {
+        match self {
+            Device::Cpu(_, activations) => format!("{activations:?}\0cpu"),
+            #[cfg(with_mlx)]
+            Device::Mlx(device, precision) => {
+                let mlx = device.backend();
+                format!("{precision:?}\0mlx {} {:?}", mlx.version(), mlx.unit())
+            }
+        }
+    }
+
+    /// In a few words, for people.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Device::Cpu(device, _) => format!("the processor ({})", device.backend().isa()),
+            #[cfg(with_mlx)]
+            Device::Mlx(device, _) => describe_mlx(device.backend()),
+        }
+    }
+
+    /// Gives a model's weights to it.
+    pub(crate) fn executor(
+        &self,
+        opened: &Opened,
+        shape: ExecutorShape,
+    ) -> Result<Box<dyn Executor>> {
+        match self {
+            Device::Cpu(device, _) => load_on(device, opened, shape),
+            #[cfg(with_mlx)]
+            Device::Mlx(device, _) => load_on(device, opened, shape),
+        }
+    }
+}
+
+/// How keys and values are kept where nobody says: as the device is fastest.
+pub(super) fn default_kv_format(args: &LoadArgs) -> KvFormat {
+    #[cfg(with_mlx)]
+    // Whether it can be used is said when it is used.
+    if matches!(mlx_device(args), Ok(Some(_))) {
+        return KvFormat::F16;
+    }
+    let _ = args;
+    KvFormat::default()
+}
+
+fn load_on<B: Backend>(
+    device: &engine::Device<B>,
+    opened: &Opened,
+    shape: ExecutorShape,
+) -> Result<Box<dyn Executor>> {
+    let meter = Meter::steps("loading", opened.spec.layers.len() as u64);
+    let decoder = Decoder::load_with_progress(
+        &opened.spec,
+        &opened.checkpoint,
+        device.backend(),
+        &mut |done, _| meter.set(done as u64),
+    )?;
+    drop(meter);
+    for note in opened.checkpoint.warnings().iter().chain(decoder.notes()) {
+        eprintln!("note: {note}");
+    }
+    Ok(Box::new(ModelExecutor::new(device.clone(), decoder, shape)))
+}
+
+#[cfg(with_mlx)]
+fn mlx_options(args: &LoadArgs) -> mlx::Options {
+    let precision = match args.exact_activations {
+        true => mlx::Precision::F32,
+        false => mlx::Precision::default(),
+    };
+    mlx::Options { library: args.mlx_library.clone(), precision, cache_bytes: None }
+}
+
+/// MLX, if it is to be used: where it was asked for, or where it has a GPU and nothing was asked for.
+#[cfg(with_mlx)]
+fn mlx_device(args: &LoadArgs) -> Result<Option<mlx::Mlx>> {
+    match args.device {
+        Choice::Cpu => Ok(None),
+        Choice::Mlx => Ok(Some(mlx::Mlx::open(&mlx_options(args))?)),
+        Choice::Auto => {
+            let found = mlx::Mlx::open(&mlx_options(args)).ok();
+            Ok(found.filter(|mlx| mlx.unit() == mlx::Unit::Gpu))
+        }
+    }
+}
+
+#[cfg(with_mlx)]
+fn describe_mlx(mlx: &mlx::Mlx) -> String {
+    let unit = match mlx.unit() {
+        mlx::Unit::Gpu => "the GPU",
+        mlx::Unit::Cpu => "the processor, for checking: it is slow",
+    };
+    format!("MLX {} on {unit} ({})", mlx.version(), mlx.library().display())
+}
+
+/// What is to be known of MLX on this machine: what it is, or why there is none. Nothing where the
+/// program is built without it.
+pub(crate) fn about_mlx(args: &LoadArgs) -> Option<Result<String, String>> {
+    #[cfg(with_mlx)]
+    return Some(match mlx::Mlx::open(&mlx_options(args)) {
+        Ok(mlx) => Ok(describe_mlx(&mlx)),
+        Err(missing) => Err(missing.to_string()),
+    });
+    #[cfg(not(with_mlx))]
+    {
+        let _ = args;
+        None
+    }
+}

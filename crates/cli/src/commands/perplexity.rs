@@ -160,7 +160,8 @@ impl Model {
     fn new(opened: &Opened, load: &LoadArgs, window: usize) -> Result<Model> {
         let n_blocks = window.div_ceil(BLOCK);
         let shape = ExecutorShape { n_blocks, n_slots: 2, max_rows: ROWS, max_want: ROWS };
-        Ok(Model { executor: load.device()?.executor(&opened, shape)?, logits: Vec::new() })
+        let executor = load.device()?.executor(opened, shape)?;
+        Ok(Model { executor, logits: Vec::new() })
     }
 
     /// Logits after each of `tokens`, which stand at position `start` of the window.

@@ -3,7 +3,7 @@
 use backend::ops::{DenseOps, Input, Output, RowNorm};
 use backend::{Activation, NormCenter, NormGain};
 
-use crate::ffi::{Array, Dtype, Fault};
+use crate::ffi::{Array, Dtype, Fault, concatenate};
 use crate::{Buf, Mlx, Staged, Vector, Weight};
 
 impl DenseOps for Mlx {
@@ -52,6 +52,10 @@ impl DenseOps for Mlx {
 
     fn soft_cap(&self, x: &mut Buf, cap: f32) {
         self.update(x, |x| capped(x, cap));
+    }
+
+    fn join(&self, a: &Buf, b: &Buf, out: &mut Buf) {
+        self.fill(out, || concatenate(&[a.get()?, b.get()?], 1));
     }
 
     fn gate(&self, x: &mut Buf, gate: &Buf) {

@@ -33,8 +33,11 @@ impl Budget {
         inner: Option<Box<dyn Constraint>>,
     ) -> Budget {
         let silent = Voice { tools: Tools::default(), ..voice.clone() };
-        let ending = voice.syntax.end_of_thoughts();
-        let ending = tokenizer.encode_prompt(&Prompt::trusted(ending)).unwrap_or_default();
+        let ending = match inner {
+            Some(_) => voice.syntax.end_of_held_thoughts(),
+            None => voice.syntax.end_of_thoughts().to_owned(),
+        };
+        let ending = tokenizer.encode_prompt(&Prompt::trusted(&ending)).unwrap_or_default();
         let bos = tokenizer.bos().filter(|bos| ending.first() == Some(bos));
         let mut budget = Budget {
             tokenizer: tokenizer.clone(),

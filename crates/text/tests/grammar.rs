@@ -70,7 +70,7 @@ fn numbers_come_to_an_end() {
     let speaker = Speaker::letters();
     let long = "1234567890".repeat(3);
     let tiny = "0.".to_owned() + &"0".repeat(30) + "1";
-    let endless = [long.as_str(), &tiny, "1e1000000", "-1.5E+00000001"];
+    let endless = [long.as_str(), &tiny, "1e1000000", "1e289", "-1.5E+00000001"];
     let number = [
         "0",
         "-0.5",
@@ -80,6 +80,7 @@ fn numbers_come_to_an_end() {
         "-1.5E+10",
         "9223372036854775807",
         "5e-324",
+        "1e288",
         "0.1000",
         "2.0",
     ];
@@ -374,12 +375,8 @@ fn whatever_is_said_is_right() {
             for seed in 0..30 {
                 let Some(tokens) = speaker.say(&schema(asked.clone()), seed) else { continue };
                 let text = speaker.text(&tokens);
-                let value: Value = match serde_json::from_str(&text) {
-                    Ok(value) => value,
-                    // JSON has no largest number, and this reader has one.
-                    Err(error) if error.to_string().contains("number out of range") => continue,
-                    Err(error) => panic!("{name} {asked}: {error} in {text:?}"),
-                };
+                let value: Value = serde_json::from_str(&text)
+                    .unwrap_or_else(|error| panic!("{name} {asked}: {error} in {text:?}"));
                 assert!(judge(&value), "{name} {asked}: {text}");
                 n_said += 1;
             }

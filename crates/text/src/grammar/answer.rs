@@ -3,11 +3,12 @@
 
 use serde_json::{Value, json};
 
+use super::arguments::Tool;
 use super::schema::{Lowered, lower};
 use super::{Fault, Format, GrammarError, Part, Strictness, lark};
-use crate::reasoning::Reasoning;
+use crate::reasoning::{Channels, Reasoning, Tags};
 use crate::reply::{Opening, Syntax};
-use crate::tools::spelling::Spelling;
+use crate::tools::spelling::{Arguments, Spelling};
 use crate::{Tokenizer, tools};
 
 /// What an answer is held to.
@@ -65,18 +66,21 @@ pub(super) struct Text {
 /// The grammar of an answer; `None` if it may be anything.
 pub(super) fn text(asked: &Asked<'_>, tokenizer: &Tokenizer) -> Result<Option<Text>, Fault> {
     let mut text = Text { main: String::new(), foreign: None, schemas: Vec::new() };
+    let mut rules = String::new();
+    let before = before(asked, tokenizer)?;
     let format = match (asked.format, asked.calls) {
         (Format::Free, Duty::Never | Duty::May(_)) => return Ok(None),
         (_, Duty::Must(_)) => None,
-        (format, _) => Some(rule(format, &mut text)?),
+        (format, _) => Some(format!("{} {}", before.format, rule(format, &mut text)?)),
     };
     let calls = match asked.calls {
         Duty::Never => None,
-        Duty::May(calls) | Duty::Must(calls) => Some(spelled(&calls, asked, tokenizer, &mut text)?),
+        Duty::May(calls) | Duty::Must(calls) => {
+            Some(spelled(&calls, asked, tokenizer, (&mut text, &mut rules))?)
+        }
     };
     let answer = [format, calls].into_iter().flatten().collect::<Vec<_>>().join(" | ");
-    let (before, rules) = thoughts(asked, tokenizer)?;
-    text.main = format!("start: {before} said\nsaid: {answer}\n{rules}");
+    text.main = format!("start: {} said\nsaid: {answer}\n{}{rules}", before.thoughts, before.rules);
     Ok(Some(text))
 }
 
@@ -100,20 +104,16 @@ fn rule(format: &Format, text: &mut Text) -> Result<String, Fault> {
     }
 }
 
-/// Calls as the body of a rule.
+/// Calls as the body of a rule, which may need others.
 fn spelled(
     calls: &Calls<'_>,
     asked: &Asked<'_>,
     tokenizer: &Tokenizer,
-    text: &mut Text,
+    (text, rules): (&mut Text, &mut String),
 ) -> Result<String, Fault> {
     let knows = |token: &str| tokenizer.id_of(token).is_some();
     let format = asked.voice.map_or_else(|| tools::of(""), |(syntax, _)| syntax.tools);
-    let Some(spelling) = format.spelling(&knows) else {
-        let problem =
-            format!("models that call tools in the form `{}` cannot be held to it", format.name());
-        return Err(Fault { part: Part::Calls, error: GrammarError::whole(problem) });
-    };
+    let spelling = format.spelling(&knows);
     let mut options = Vec::new();
     for (i, tool) in calls.tools.iter().enumerate() {
         let function = tool.get("function").unwrap_or(tool);
@@ -122,19 +122,42 @@ fn spelled(
             continue;
         }
         let path = format!("[{i}].function.parameters");
-        let lowered = lower(&parameters(function), Strictness::Closed).map_err(|error| Fault {
+        let fault = |error: GrammarError| Fault {
             part: Part::Tools,
             error: GrammarError { path: format!("{path}{}", error.path), ..error },
-        })?;
-        options.push(call(&spelling, name, &lowered, tokenizer));
+        };
+        let lowered = lower(&parameters(function), Strictness::Closed).map_err(fault)?;
+        let arguments = match &spelling.arguments {
+            Arguments::Object => lark::json(&lowered.schema),
+            Arguments::Each(each) => {
+                let parameters = function.get("parameters").unwrap_or(&Value::Null);
+                let prefix = format!("tool{i}");
+                let mut tool = Tool {
+                    each,
+                    parameters,
+                    lowered: &lowered,
+                    tokenizer,
+                    prefix,
+                    rules: String::new(),
+                    n_texts: 0,
+                };
+                let rule = tool.rule().map_err(fault)?;
+                *rules += &tool.rules;
+                rule
+            }
+        };
+        options.push(call(&spelling, name, &arguments, tokenizer));
         text.schemas.push((Part::Tools, path, lowered));
     }
     let one = format!("({})", options.join(" | "));
-    let [before, between, after] = [spelling.before, spelling.between, spelling.after]
-        .map(|text| lark::with_control_tokens(text, tokenizer));
-    Ok(match calls.number {
-        Number::One => format!("{before} {one} {after}"),
-        Number::Several => format!("{before} {one} ({between} {one})* {after}"),
+    let [before, after] =
+        [spelling.before, spelling.after].map(|text| lark::with_control_tokens(text, tokenizer));
+    Ok(match (calls.number, spelling.between) {
+        (Number::One, _) | (_, None) => format!("{before} {one} {after}"),
+        (Number::Several, Some(between)) => {
+            let between = lark::with_control_tokens(between, tokenizer);
+            format!("{before} {one} ({between} {one})* {after}")
+        }
     })
 }
 
@@ -150,51 +173,81 @@ fn parameters(function: &Value) -> Value {
     schema
 }
 
-fn call(spelling: &Spelling, name: &str, arguments: &Lowered, tokenizer: &Tokenizer) -> String {
+fn call(spelling: &Spelling, name: &str, arguments: &str, tokenizer: &Tokenizer) -> String {
     // Names stand in JSON, or are such that it makes no difference.
     let quoted = Value::from(name).to_string();
     let name = &quoted[1..quoted.len() - 1];
     let head = format!("{}{name}{}", spelling.begin, spelling.middle);
     let [head, end] =
         [head.as_str(), spelling.end].map(|text| lark::with_control_tokens(text, tokenizer));
-    format!("{head} {} {end}", lark::json(&arguments.schema))
+    format!("{head} {arguments} {end}")
 }
 
-/// What stands before the answer in `start`, and the rules it needs.
-fn thoughts(asked: &Asked<'_>, tokenizer: &Tokenizer) -> Result<(String, String), Fault> {
-    let nothing = Ok((String::new(), String::new()));
-    let Some((syntax, opening)) = asked.voice else { return nothing };
-    let tags = match syntax.reasoning {
-        Reasoning::Tags(tags) => tags,
-        Reasoning::Channels(channels) => {
+/// What stands before an answer.
+#[derive(Default)]
+struct Before {
+    /// Before anything else.
+    thoughts: String,
+    /// Before what is in the format.
+    format: String,
+    /// Rules that these need.
+    rules: String,
+}
+
+fn before(asked: &Asked<'_>, tokenizer: &Tokenizer) -> Result<Before, Fault> {
+    let Some((syntax, opening)) = asked.voice else { return Ok(Before::default()) };
+    match syntax.reasoning {
+        Reasoning::Tags(tags) => Ok(before_tags(tags, opening, asked, tokenizer)),
+        Reasoning::Channels(channels) => before_channels(channels, opening, asked, tokenizer),
+    }
+}
+
+fn before_tags(tags: &Tags, opening: &Opening, asked: &Asked<'_>, tokenizer: &Tokenizer) -> Before {
+    let thinks =
+        tags.opens.iter().chain(tags.closes).any(|tag| asked.template.contains(tag.trim()));
+    let [Some(open), Some(close)] = [tags.opens, tags.closes].map(|tags| tags.first()) else {
+        return Before::default();
+    };
+    // Up to the tag if that is a token, else up to where its letters are.
+    let rest = lark::up_to("thoughts", close.trim(), tokenizer);
+    let rules = format!("{rest}gap: /\\n{{1,2}}/\n");
+    let thoughts = match opening {
+        Opening::Thoughts => "thoughts gap?".to_owned(),
+        Opening::Free if thinks => {
+            let open = lark::with_control_tokens(open.trim(), tokenizer);
+            format!("({open} thoughts gap?)?")
+        }
+        _ => return Before::default(),
+    };
+    Before { thoughts, format: String::new(), rules }
+}
+
+/// One message of thoughts, then the answer's; or a call's, which the spelling of calls begins.
+fn before_channels(
+    channels: &Channels,
+    opening: &Opening,
+    asked: &Asked<'_>,
+    tokenizer: &Tokenizer,
+) -> Result<Before, Fault> {
+    let token = |text: &str| lark::with_control_tokens(text, tokenizer);
+    let next = token(channels.next);
+    let thinking = format!("{} thoughts {next}", token(channels.thinking));
+    let thoughts = match opening {
+        Opening::Thoughts => format!("thoughts {next}"),
+        Opening::Header(header) if header.trim() == "assistant" => format!("({thinking})?"),
+        Opening::Header(header) if header.is_empty() => {
+            format!("{} ({thinking})?", next)
+        }
+        // The prompt has begun the answer's own message.
+        Opening::Free if !matches!(asked.calls, Duty::Must(_)) => return Ok(Before::default()),
+        Opening::Free | Opening::Answer | Opening::Header(_) => {
             let problem = format!(
-                "models that answer in channels (`{}`) cannot be held to it",
+                "the prompt ends inside of a message of the model (`{}`), which cannot become a call",
                 channels.name
             );
             return Err(Fault { part: Part::Calls, error: GrammarError::whole(problem) });
         }
     };
-    let thinks =
-        tags.opens.iter().chain(tags.closes).any(|tag| asked.template.contains(tag.trim()));
-    let [Some(open), Some(close)] = [tags.opens, tags.closes].map(|tags| tags.first()) else {
-        return nothing;
-    };
-    let (open, close) = (open.trim(), close.trim());
-    // Up to the tag if that is a token, else up to where its letters are.
-    let rest = match lark::control_token(close, tokenizer) {
-        Some(token) => format!("thoughts: TEXT {token}\nTEXT: /(?s:.*)/\n"),
-        None => {
-            let tag = lark::pattern(close);
-            format!("thoughts[lazy]: /(?s:.*){tag}/\n")
-        }
-    };
-    let rules = format!("{rest}gap: /\\n{{1,2}}/\n");
-    match opening {
-        Opening::Thoughts => Ok(("thoughts gap?".to_owned(), rules)),
-        Opening::Free if thinks => {
-            let open = lark::with_control_tokens(open, tokenizer);
-            Ok((format!("({open} thoughts gap?)?"), rules))
-        }
-        _ => nothing,
-    }
+    let rules = lark::up_to("thoughts", channels.end, tokenizer);
+    Ok(Before { thoughts, format: token(channels.answer), rules })
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::bounds::{MAX_TEXT, check_expression, check_text};
 use super::{GrammarError, numbers};
 use crate::Tokenizer;
+use crate::tools::spelling::NUMBER;
 
 /// White space between two tokens of JSON: enough to lay it out for people, and bounded, since a
 /// model that is in a corner may write nothing else to the end of its context.
@@ -48,8 +49,15 @@ pub(super) fn control_token(text: &str, tokenizer: &Tokenizer) -> Option<String>
     Some(format!("<[{id}]>"))
 }
 
-/// A text in which control tokens are those, and all else is to the letter.
+/// The number that a model gives a call.
+const CALL_NUMBER: &str = "/0|[1-9][0-9]{0,2}/";
+
+/// A text in which control tokens are those, [`NUMBER`] is a number, and all else is to the letter.
 pub(super) fn with_control_tokens(text: &str, tokenizer: &Tokenizer) -> String {
+    if let Some((before, after)) = text.split_once(NUMBER) {
+        let [before, after] = [before, after].map(|text| with_control_tokens(text, tokenizer));
+        return format!("{before} {CALL_NUMBER} {after}");
+    }
     let special = |text: &str| {
         let tokens = tokenizer.added_tokens().iter().filter(|token| token.special);
         let found = tokens.filter_map(|token| Some((text.find(&token.content)?, &token.content)));
@@ -68,6 +76,22 @@ pub(super) fn with_control_tokens(text: &str, tokenizer: &Tokenizer) -> String {
         pieces.push(literal(rest));
     }
     pieces.join(" ")
+}
+
+/// A text up to its first control token, and from there on as part of a rule.
+pub(super) fn before_control_token<'a>(text: &'a str, tokenizer: &Tokenizer) -> (&'a str, String) {
+    let tokens = tokenizer.added_tokens().iter().filter(|token| token.special);
+    let first = tokens.filter(|token| !token.content.is_empty());
+    let at = first.filter_map(|token| text.find(&token.content)).min().unwrap_or(text.len());
+    (&text[..at], with_control_tokens(&text[at..], tokenizer))
+}
+
+/// A rule of this name for a text up to this tag, and the terminals it needs.
+pub(super) fn up_to(rule: &str, tag: &str, tokenizer: &Tokenizer) -> String {
+    match control_token(tag, tokenizer) {
+        Some(token) => format!("{rule}: TEXT {token}\nTEXT: /(?s:.*)/\n"),
+        None => format!("{rule}[lazy]: /(?s:.*){}/\n", pattern(tag)),
+    }
 }
 
 /// The whole of a text that an expression matches, as the body of a rule.

@@ -6,10 +6,12 @@
 //! its business: a [`Run`] is a pure function of the tokens that were pushed.
 
 mod answer;
+mod arguments;
 mod bounds;
 mod compile;
 mod lark;
 mod numbers;
+mod plain;
 mod refs;
 mod run;
 mod schema;

@@ -13,8 +13,9 @@ use super::schema::TYPES;
 /// How the library writes a number of which a schema says nothing.
 const ANY_LENGTH: &str = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?";
 
-/// What is put in its place: all that a double tells apart, in the ways that are usual.
-const BOUNDED: &str = r"-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?";
+/// What is put in its place: all that a double tells apart, in the ways that are usual, up to where 19
+/// digits are still a double.
+const BOUNDED: &str = r"-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,17})?([eE](\+?([0-9]{1,2}|1[0-9]{2}|2[0-7][0-9]|28[0-8])|-[0-9]{1,3}))?";
 
 /// Whole numbers are those of 64 bits, but for the last thousand below zero, where the library would
 /// overflow.

@@ -9,6 +9,7 @@ use super::bounds::{
     MAX_COUNT, MAX_DEPTH, MAX_SCHEMA_TEXT, MAX_SCHEMAS, MAX_VALUES, check_expression,
 };
 use super::numbers::counts_in;
+use super::plain::stricter;
 use super::{GrammarError, Strictness, refs};
 
 /// Words that restrict nothing, and those that only hold what others refer to.
@@ -259,7 +260,14 @@ impl Lowering<'_> {
                 self.pattern(pattern, place)?;
                 kept(value.clone())
             }
-            "format" => Ok(format(value, place)?.map(|format| (word, format))),
+            "format" => {
+                let known = format(value, place)?;
+                let stricter = value.as_str().and_then(stricter);
+                Ok(match stricter.filter(|_| !beside.contains_key("pattern")) {
+                    Some(pattern) => Some(("pattern", pattern.into())),
+                    None => known.map(|format| (word, format)),
+                })
+            }
             "uniqueItems" if *value == Value::Bool(false) => Ok(None),
             "uniqueItems" => Err(place.fault(unenforced(word))),
             // A schema's own name is no matter at the top; further in it would change what references

@@ -22,6 +22,13 @@ pub(crate) struct Channels {
     pub(crate) markers: &'static [&'static str],
     /// What ends thoughts that take too long.
     pub(crate) ending: &'static str,
+    /// The rest of the header of a message of thoughts, and of the answer's.
+    pub(crate) thinking: &'static str,
+    pub(crate) answer: &'static str,
+    /// Ends a message that others follow.
+    pub(crate) end: &'static str,
+    /// Begins one.
+    pub(crate) next: &'static str,
 }
 
 /// Where a message belongs.
@@ -51,6 +58,10 @@ pub(super) static SYNTAX: Reasoning = Reasoning::Channels(Channels {
         "<|return|>",
     ],
     ending: "<|end|><|start|>assistant<|channel|>final<|message|>",
+    thinking: "<|channel|>analysis<|message|>",
+    answer: "<|channel|>final<|message|>",
+    end: "<|end|>",
+    next: "<|start|>assistant",
 });
 
 impl Channels {

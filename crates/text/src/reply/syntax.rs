@@ -58,6 +58,14 @@ impl Syntax {
         }
     }
 
+    /// The same where a grammar says what comes then.
+    pub fn end_of_held_thoughts(&self) -> String {
+        match self.reasoning {
+            Reasoning::Tags(tags) => tags.ending.to_owned(),
+            Reasoning::Channels(channels) => [channels.end, channels.next].concat(),
+        }
+    }
+
     /// Tags that may be control tokens: the [`super::Splitter`] must see them, though they are no
     /// text. Those of calls only where there are tools.
     pub fn markers(&self, has_tools: bool) -> Vec<&'static str> {

@@ -2,6 +2,7 @@
 //! Command R7B, Command A and later.
 
 use super::shape::json::{Arguments, JsonCalls, JsonParser};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: JsonCalls = JsonCalls {
@@ -35,5 +36,16 @@ impl ToolFormat for Cohere {
 
     fn markers(&self) -> &'static [&'static str] {
         &["<|END_ACTION|>"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling {
+            before: "<|START_ACTION|>[\n    ",
+            begin: "{\"tool_call_id\": \"\u{1}\", \"tool_name\": \"",
+            middle: "\", \"parameters\": ",
+            between: Some(",\n    "),
+            after: "\n]<|END_ACTION|>",
+            ..OBJECT
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! DeepSeek V3 and R1.
 
 use super::shape::named::{Head, NamedCalls, NamedParser, Section};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: NamedCalls = NamedCalls {
@@ -44,5 +45,17 @@ impl ToolFormat for DeepSeek {
 
     fn markers(&self) -> &'static [&'static str] {
         &MARKERS
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling {
+            before: "<｜tool▁calls▁begin｜>",
+            begin: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+            middle: "\n```json\n",
+            end: "\n```<｜tool▁call▁end｜>",
+            between: Some("\n"),
+            after: "<｜tool▁calls▁end｜>",
+            ..OBJECT
+        }
     }
 }

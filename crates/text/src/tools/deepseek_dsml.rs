@@ -3,6 +3,7 @@
 
 use super::shape::typed::Untyped;
 use super::shape::xml::{Newlines, XmlCalls, XmlParser, quoted_name};
+use super::spelling::{Arguments, Each, Spelling, TAGGED, ToldBy};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: XmlCalls = XmlCalls {
@@ -49,5 +50,26 @@ impl ToolFormat for Dsml {
     // The control token of this family, from which all of its tags are made.
     fn markers(&self) -> &'static [&'static str] {
         &["｜DSML｜"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        let close = "</｜DSML｜parameter>\n";
+        let each = Each {
+            key: "<｜DSML｜parameter name=\"",
+            text: Some(["\" string=\"true\">", close]),
+            other: ["\" string=\"false\">", close],
+            told_by: ToldBy::Form,
+            ends_text: "</｜DSML｜parameter>",
+            ..TAGGED
+        };
+        Spelling {
+            before: "<｜DSML｜function_calls>\n",
+            begin: "<｜DSML｜invoke name=\"",
+            middle: "\">\n",
+            arguments: Arguments::Each(each),
+            end: "</｜DSML｜invoke>\n",
+            between: Some(""),
+            after: "</｜DSML｜function_calls>",
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! DeepSeek V3.1.
 
 use super::shape::named::{Head, NamedCalls, NamedParser};
-use super::spelling::Spelling;
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat, deepseek};
 
 static CALLS: NamedCalls = NamedCalls {
@@ -38,14 +38,15 @@ impl ToolFormat for DeepSeekV31 {
         &deepseek::MARKERS
     }
 
-    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
-        Some(Spelling {
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling {
             before: "<｜tool▁calls▁begin｜>",
             begin: "<｜tool▁call▁begin｜>",
             middle: "<｜tool▁sep｜>",
             end: "<｜tool▁call▁end｜>",
-            between: "",
+            between: Some(""),
             after: "<｜tool▁calls▁end｜>",
-        })
+            ..OBJECT
+        }
     }
 }

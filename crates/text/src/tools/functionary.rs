@@ -1,6 +1,7 @@
 //! `<function=f>{…}</function>`: Functionary 3.1 and its Llama relatives.
 
 use super::shape::named::NamedParser;
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat, llama};
 
 pub(super) static FORMAT: Functionary = Functionary;
@@ -23,5 +24,15 @@ impl ToolFormat for Functionary {
 
     fn parser(&self, _opener: usize) -> Box<dyn CallParser> {
         Box::new(NamedParser::new(&llama::FUNCTION))
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling {
+            begin: "<function=",
+            middle: ">",
+            end: "</function>",
+            between: Some(""),
+            ..OBJECT
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `functools[{"name": "f", "arguments": {…}}]`: Firefunction 2, and Phi 4 Mini as it is first served.
 
 use super::shape::json::{Arguments, JsonCalls, JsonParser};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: JsonCalls = JsonCalls {
@@ -30,5 +31,9 @@ impl ToolFormat for Functools {
 
     fn parser(&self, _opener: usize) -> Box<dyn CallParser> {
         Box::new(JsonParser::new(&CALLS))
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling { before: "functools[", after: "]", ..OBJECT }
     }
 }

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::spelling::{Arguments, Each, Spelling, ToldBy};
 use super::{CallParser, Opener, Step, Stop, ToolFormat};
 use crate::reply::End;
 use crate::reply::calls::CallWriter;
@@ -48,6 +49,28 @@ impl ToolFormat for Gemma {
 
     fn markers(&self) -> &'static [&'static str] {
         &["<tool_call|>", "<|\"|>", "<end_function_call>", "<escape>"]
+    }
+
+    fn spelling(&self, knows: &dyn Fn(&str) -> bool) -> Spelling {
+        let each = |text: [&'static str; 2]| {
+            Arguments::Each(Each {
+                key: "",
+                text: Some(text),
+                other: [":", ""],
+                separator: ",",
+                told_by: ToldBy::Form,
+                ends_text: text[1],
+                no_text: &[],
+            })
+        };
+        let (begin, arguments, end) = match knows(FUNCTION_GEMMA.open) {
+            true => {
+                let arguments = each([":<escape>", "<escape>"]);
+                ("<start_function_call>call:", arguments, "}<end_function_call>")
+            }
+            false => ("<|tool_call>call:", each([":<|\"|>", "<|\"|>"]), "}<tool_call|>"),
+        };
+        Spelling { before: "", begin, middle: "{", arguments, end, between: Some(""), after: "" }
     }
 }
 

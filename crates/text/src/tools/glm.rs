@@ -3,6 +3,7 @@
 
 use super::shape::typed::Untyped;
 use super::shape::xml::{Newlines, XmlCalls, XmlParser, plain_name};
+use super::spelling::{Arguments, Each, Spelling, TAGGED, ToldBy};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: XmlCalls = XmlCalls {
@@ -44,5 +45,26 @@ impl ToolFormat for Glm {
 
     fn tags(&self) -> &'static [&'static str] {
         &["<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        let close = "</arg_value>\n";
+        let each = Each {
+            key: "<arg_key>",
+            text: Some(["</arg_key>\n<arg_value>", close]),
+            other: ["</arg_key>\n<arg_value>", close],
+            told_by: ToldBy::Schema(Untyped::Json),
+            ends_text: "</arg_value>",
+            ..TAGGED
+        };
+        Spelling {
+            before: "",
+            begin: "<tool_call>",
+            middle: "\n",
+            arguments: Arguments::Each(each),
+            end: "</tool_call>",
+            between: Some("\n"),
+            after: "",
+        }
     }
 }

@@ -37,7 +37,7 @@ impl ToolFormat for Granite {
         &["<|/tool_call|>"]
     }
 
-    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
-        Some(Spelling { before: "<|tool_call|>[", after: "]", ..OBJECT })
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling { before: "<|tool_call|>[", after: "]", ..OBJECT }
     }
 }

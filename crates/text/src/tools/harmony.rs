@@ -2,6 +2,7 @@
 //! read by `reasoning/harmony.rs`; here is the body.
 
 use super::shape::named::{Head, NamedCalls, NamedParser};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, Step, Stop, ToolFormat};
 use crate::reply::calls::CallWriter;
 use crate::reply::cursor::Cursor;
@@ -34,6 +35,17 @@ impl ToolFormat for Harmony {
 
     fn parser(&self, _opener: usize) -> Box<dyn CallParser> {
         Box::new(NamedParser::new(&CALLS))
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling {
+            begin: "<|channel|>commentary to=functions.",
+            middle: " <|constrain|>json<|message|>",
+            end: "",
+            // The token that ends a call ends the turn.
+            between: None,
+            ..OBJECT
+        }
     }
 }
 

@@ -59,12 +59,12 @@ impl ToolFormat for Hermes {
         &["</tool_call>", "</tool_calls>"]
     }
 
-    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
-        Some(Spelling {
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling {
             begin: "<tool_call>\n{\"name\": \"",
             end: "}\n</tool_call>",
-            between: "\n",
+            between: Some("\n"),
             ..OBJECT
-        })
+        }
     }
 }

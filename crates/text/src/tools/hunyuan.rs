@@ -3,6 +3,7 @@
 
 use super::shape::typed::Untyped;
 use super::shape::xml::{Newlines, XmlCalls, XmlParser, plain_name};
+use super::spelling::{Arguments, Each, Spelling, TAGGED, ToldBy};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: XmlCalls = XmlCalls {
@@ -54,5 +55,26 @@ impl ToolFormat for Hunyuan {
             "<arg_value:opensource>",
             "</arg_value:opensource>",
         ]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        let close = "</arg_value:opensource>\n";
+        let each = Each {
+            key: "<arg_key:opensource>",
+            text: Some(["</arg_key:opensource>\n<arg_value:opensource>", close]),
+            other: ["</arg_key:opensource>\n<arg_value:opensource>", close],
+            told_by: ToldBy::Schema(Untyped::Json),
+            ends_text: "</arg_value:opensource>",
+            ..TAGGED
+        };
+        Spelling {
+            before: "<tool_calls:opensource>\n",
+            begin: "<tool_call:opensource>",
+            middle: "<tool_sep:opensource>\n",
+            arguments: Arguments::Each(each),
+            end: "</tool_call:opensource>\n",
+            between: Some(""),
+            after: "</tool_calls:opensource>",
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! K2. The model counts its calls itself, and wants its own ids back.
 
 use super::shape::named::{Head, NamedCalls, NamedParser, Section};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: NamedCalls = NamedCalls {
@@ -60,5 +61,17 @@ impl ToolFormat for Kimi {
             "<|tool_call_argument_begin|>",
             "<|tool_call_end|>",
         ]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling {
+            before: "<|tool_calls_section_begin|>",
+            begin: "<|tool_call_begin|>functions.",
+            middle: ":\u{1}<|tool_call_argument_begin|>",
+            end: "<|tool_call_end|>",
+            between: Some(""),
+            after: "<|tool_calls_section_end|>",
+            ..OBJECT
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! `{"name": "f", "parameters": {…}}`, alone or after `<|python_tag|>`, and `<function=f>{…}</function>`:
-//! Llama 3.1 and later. Llama 4 also writes `[f(a=1)]`.
+//! Llama 3.1 and later. Calls in Python's manner are read too.
 
 use super::shape::json::{Arguments, JsonCalls, JsonParser};
 use super::shape::named::{Head, NamedCalls, NamedParser};
@@ -43,9 +43,7 @@ impl ToolFormat for Llama {
     }
 
     fn fits(&self, template: &str) -> bool {
-        template.contains(TAG)
-            || template.contains("\"parameters\": dictionary of argument name")
-            || template.contains("[func_name1(")
+        template.contains(TAG) || template.contains("\"parameters\": dictionary of argument name")
     }
 
     fn openers(&self) -> &'static [Opener] {
@@ -63,7 +61,7 @@ impl ToolFormat for Llama {
         }
     }
 
-    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
-        Some(Spelling { middle: "\", \"parameters\": ", between: "; ", ..OBJECT })
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling { middle: "\", \"parameters\": ", between: Some("; "), ..OBJECT }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::shape::typed::Untyped;
 use super::shape::xml::{Newlines, XmlCalls, XmlParser, plain_name};
+use super::spelling::{Arguments, Each, Spelling, TAGGED, ToldBy};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: XmlCalls = XmlCalls {
@@ -50,5 +51,26 @@ impl ToolFormat for LongCat {
             "<longcat_arg_value>",
             "</longcat_arg_value>",
         ]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        let close = "</longcat_arg_value>\n";
+        let each = Each {
+            key: "<longcat_arg_key>",
+            text: Some(["</longcat_arg_key>\n<longcat_arg_value>", close]),
+            other: ["</longcat_arg_key>\n<longcat_arg_value>", close],
+            told_by: ToldBy::Schema(Untyped::Json),
+            ends_text: "</longcat_arg_value>",
+            ..TAGGED
+        };
+        Spelling {
+            before: "",
+            begin: "<longcat_tool_call>",
+            middle: "\n",
+            arguments: Arguments::Each(each),
+            end: "</longcat_tool_call>",
+            between: Some("\n"),
+            after: "",
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::shape::typed::Untyped;
 use super::shape::xml::{Newlines, XmlCalls, XmlParser, quoted_name};
+use super::spelling::{Arguments, Each, OBJECT, Spelling, TAGGED};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: XmlCalls = XmlCalls {
@@ -44,5 +45,25 @@ impl ToolFormat for MiniCpm {
 
     fn tags(&self) -> &'static [&'static str] {
         &["<function", "</function>", "<param", "</param>"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        let close = "</param>";
+        let each = Each {
+            key: "<param name=\"",
+            text: Some(["\">", close]),
+            other: ["\">", close],
+            ends_text: close,
+            no_text: &[r"<!\[CDATA\[(?s:.*)"],
+            ..TAGGED
+        };
+        Spelling {
+            begin: "<function name=\"",
+            middle: "\">",
+            arguments: Arguments::Each(each),
+            end: "</function>",
+            between: Some(""),
+            ..OBJECT
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::shape::typed::Untyped;
 use super::shape::xml::{Newlines, XmlCalls, XmlParser, quoted_name};
+use super::spelling::{Arguments, Each, Spelling, TAGGED};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: XmlCalls = XmlCalls {
@@ -45,5 +46,24 @@ impl ToolFormat for MiniMax {
 
     fn markers(&self) -> &'static [&'static str] {
         &["</minimax:tool_call>"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        let close = "</parameter>\n";
+        let each = Each {
+            key: "<parameter name=\"",
+            text: Some(["\">", close]),
+            other: ["\">", close],
+            ..TAGGED
+        };
+        Spelling {
+            before: "<minimax:tool_call>\n",
+            begin: "<invoke name=\"",
+            middle: "\">\n",
+            arguments: Arguments::Each(each),
+            end: "</invoke>\n",
+            between: Some(""),
+            after: "</minimax:tool_call>",
+        }
     }
 }

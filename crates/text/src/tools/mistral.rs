@@ -58,11 +58,13 @@ impl ToolFormat for Mistral {
         Ids::Nine
     }
 
-    fn spelling(&self, knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
-        Some(match knows("[ARGS]") {
-            true => Spelling { begin: MARKER, middle: "[ARGS]", end: "", between: "", ..OBJECT },
+    fn spelling(&self, knows: &dyn Fn(&str) -> bool) -> Spelling {
+        match knows("[ARGS]") {
+            true => {
+                Spelling { begin: MARKER, middle: "[ARGS]", end: "", between: Some(""), ..OBJECT }
+            }
             false => Spelling { before: "[TOOL_CALLS][", after: "]", ..OBJECT },
-        })
+        }
     }
 }
 

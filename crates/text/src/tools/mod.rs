@@ -40,6 +40,7 @@ formats! {
     functionary,
     functools,
     xlam,
+    llama4,
     llama,
     hermes,
 }
@@ -67,11 +68,8 @@ pub(crate) trait ToolFormat: Sync {
         &[]
     }
 
-    /// How the model writes calls when it must; `knows` tells which control tokens it has. `None`: it
-    /// cannot be made to.
-    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
-        None
-    }
+    /// How the model writes calls when it must; `knows` tells which control tokens it has.
+    fn spelling(&self, knows: &dyn Fn(&str) -> bool) -> Spelling;
 
     /// How calls without an id of the model's own are named.
     fn ids(&self) -> Ids {

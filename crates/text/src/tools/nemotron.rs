@@ -38,7 +38,7 @@ impl ToolFormat for Nemotron {
         &["</TOOLCALL>"]
     }
 
-    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Option<Spelling> {
-        Some(Spelling { before: "<TOOLCALL>[", after: "]</TOOLCALL>", ..OBJECT })
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling { before: "<TOOLCALL>[", after: "]</TOOLCALL>", ..OBJECT }
     }
 }

@@ -1,6 +1,7 @@
 //! `<|tool_call_start|>[f(a="x", n=2)]<|tool_call_end|>`: LFM 2 and 2.5.
 
 use super::shape::python::{PythonCalls, PythonParser};
+use super::spelling::{PYTHON, Spelling};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: PythonCalls =
@@ -33,5 +34,9 @@ impl ToolFormat for Pythonic {
 
     fn markers(&self) -> &'static [&'static str] {
         &["<|tool_call_end|>"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling { before: "<|tool_call_start|>[", after: "]<|tool_call_end|>", ..PYTHON }
     }
 }

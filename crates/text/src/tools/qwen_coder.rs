@@ -4,6 +4,7 @@
 use super::shape::json::{JsonCalls, JsonParser};
 use super::shape::typed::Untyped;
 use super::shape::xml::{Newlines, XmlCalls, XmlParser, plain_name};
+use super::spelling::{Arguments, Each, OBJECT, Spelling, TAGGED};
 use super::{CallParser, Opener, Step, Stop, ToolFormat, hermes};
 use crate::reply::calls::CallWriter;
 use crate::reply::cursor::Cursor;
@@ -46,6 +47,19 @@ impl ToolFormat for QwenCoder {
 
     fn tags(&self) -> &'static [&'static str] {
         hermes::FORMAT.tags()
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        // The reader takes either way to break a line.
+        let each = Each { no_text: &[r"(?s:.*)\r"], ..TAGGED };
+        Spelling {
+            begin: "<tool_call>\n<function=",
+            middle: ">\n",
+            arguments: Arguments::Each(each),
+            end: "</function>\n</tool_call>",
+            between: Some("\n"),
+            ..OBJECT
+        }
     }
 }
 

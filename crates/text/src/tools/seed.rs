@@ -2,6 +2,7 @@
 
 use super::shape::typed::Untyped;
 use super::shape::xml::{Newlines, XmlCalls, XmlParser, plain_name};
+use super::spelling::{Arguments, Each, Spelling, TAGGED};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: XmlCalls = XmlCalls {
@@ -44,5 +45,25 @@ impl ToolFormat for Seed {
 
     fn markers(&self) -> &'static [&'static str] {
         &["</seed:tool_call>"]
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        let close = "</parameter>\n";
+        let each = Each {
+            text: Some([">", close]),
+            other: [">", close],
+            // A line break at either end is nobody's.
+            no_text: &[r"\r?\n(?s:.*)", r"(?s:.*)\n"],
+            ..TAGGED
+        };
+        Spelling {
+            before: "<seed:tool_call>\n",
+            begin: "<function=",
+            middle: ">\n",
+            arguments: Arguments::Each(each),
+            end: "</function>\n",
+            between: Some(""),
+            after: "</seed:tool_call>",
+        }
     }
 }

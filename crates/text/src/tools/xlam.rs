@@ -1,6 +1,7 @@
 //! `[{"name": "f", "arguments": {…}}]` as the whole answer, maybe in a fence: xLAM.
 
 use super::shape::json::{Arguments, JsonCalls, JsonParser};
+use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, ToolFormat};
 
 static CALLS: JsonCalls = JsonCalls {
@@ -32,5 +33,9 @@ impl ToolFormat for Xlam {
 
     fn parser(&self, _opener: usize) -> Box<dyn CallParser> {
         Box::new(JsonParser::new(&CALLS))
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling { before: "[", after: "]", ..OBJECT }
     }
 }

@@ -29,10 +29,16 @@ impl Speaker {
 
     /// With a vocabulary of single bytes, in which there is one way to spell a text.
     pub fn letters() -> Speaker {
+        Speaker::letters_and(&[])
+    }
+
+    /// The same with control tokens.
+    pub fn letters_and(control: &[&str]) -> Speaker {
         let letters: Vec<String> = (0..=u8::MAX).map(letter).collect();
         let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-        let end = "<|end|>";
-        Speaker::with(toy(&letters, &[end], &json!({"eos_token": end})), end)
+        let end = "<|the end|>";
+        let control = [&[end], control].concat();
+        Speaker::with(toy(&letters, &control, &json!({"eos_token": end})), end)
     }
 
     /// There are some logits that belong to no token.
@@ -87,6 +93,44 @@ impl Speaker {
         let mut said: String = tokens.iter().map(|&id| text.push(id)).collect();
         said += &text.finish();
         said
+    }
+
+    /// The tokens of a text, control tokens among them. For [`Speaker::letters`].
+    pub fn spell(&self, text: &str) -> Vec<u32> {
+        let control = self.tokenizer.added_tokens();
+        let mut tokens = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let found = control.iter().find(|token| rest.starts_with(&token.content));
+            let (token, len) = match found {
+                Some(token) => (self.tokenizer.id_of(&token.content).unwrap(), token.content.len()),
+                None => (self.tokenizer.id_of(&letter(rest.as_bytes()[0])).unwrap(), 0),
+            };
+            tokens.push(token);
+            if len > 0 {
+                rest = &rest[len..];
+                continue;
+            }
+            let first = rest.chars().next().unwrap();
+            let bytes = &rest.as_bytes()[1..first.len_utf8()];
+            tokens.extend(bytes.iter().map(|&byte| self.tokenizer.id_of(&letter(byte)).unwrap()));
+            rest = &rest[first.len_utf8()..];
+        }
+        tokens
+    }
+
+    /// What a token is in a text in which control tokens are spelled out.
+    pub fn bytes(&self, token: u32) -> Vec<u8> {
+        match self.tokenizer.is_special(token) {
+            true => self.tokenizer.token(token).unwrap_or_default().into_bytes(),
+            false => self.tokenizer.token_bytes(token).unwrap_or_default(),
+        }
+    }
+
+    /// A letter, a digit or a blank.
+    pub fn is_plain(&self, token: u32) -> bool {
+        let bytes = self.bytes(token);
+        matches!(bytes[..], [byte] if byte.is_ascii_alphanumeric() || byte == b' ' || byte == b'\n')
     }
 
     /// Whether a format lets a text through, to its end. For [`Speaker::letters`].

@@ -205,6 +205,8 @@ impl Reader<'_> {
             'n' => text.push('\n'),
             't' => text.push('\t'),
             'r' => text.push('\r'),
+            'b' => text.push('\u{8}'),
+            'f' => text.push('\u{c}'),
             '\n' => {}
             '\\' | '\'' | '"' => text.push(letter),
             _ if digits > 0 => {

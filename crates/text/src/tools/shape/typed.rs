@@ -23,11 +23,12 @@ impl Types {
     const INTEGER: Types = Types(2);
     const NUMBER: Types = Types(4);
     const BOOLEAN: Types = Types(8);
-    const NULL: Types = Types(16);
-    const ARRAY: Types = Types(32);
-    const OBJECT: Types = Types(64);
+    pub(crate) const NULL: Types = Types(16);
+    pub(crate) const ARRAY: Types = Types(32);
+    pub(crate) const OBJECT: Types = Types(64);
 
-    fn has(self, other: Types) -> bool {
+    /// Whether one of these is among them.
+    pub(crate) fn has(self, other: Types) -> bool {
         self.0 & other.0 != 0
     }
 
@@ -56,7 +57,7 @@ impl Types {
         }
     }
 
-    fn or(self, other: Types) -> Types {
+    pub(crate) fn or(self, other: Types) -> Types {
         Types(self.0 | other.0)
     }
 }

@@ -1,7 +1,9 @@
 //! Everything the environment says, read once. Nothing below this file looks at a variable again, so
 //! tests make their own [`Environment`].
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::agents::{self, setup::Places};
 
 /// Where the hub is when nobody says otherwise.
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
@@ -19,6 +21,11 @@ pub(crate) struct Environment {
     pub(crate) offline: bool,
     /// Our own cache: models from the package index (`HEARTH_CACHE`, else `~/.cache/hearth`).
     pub(crate) cache: PathBuf,
+    /// Address of a server (`HEARTH_URL`), and its key (`HEARTH_API_KEY`).
+    pub(crate) url: Option<String>,
+    pub(crate) api_key: Option<String>,
+    /// Where other programs and their settings are.
+    pub(crate) places: Places,
     /// History of the terminal chat.
     pub(crate) history: PathBuf,
 }
@@ -46,9 +53,24 @@ impl Environment {
             ),
             hub_token: hub_token.filter(|token| !token.is_empty()),
             offline: var("HF_HUB_OFFLINE").is_some_and(|value| is_true(&value)),
+            url: var("HEARTH_URL"),
+            api_key: var("HEARTH_API_KEY"),
+            places: places(var, &home),
             history: cache.join("chat_history"),
             cache,
         }
+    }
+}
+
+fn places(var: &dyn Fn(&str) -> Option<String>, home: &Path) -> Places {
+    let data = var("XDG_DATA_HOME").map_or_else(|| home.join(".local/share"), PathBuf::from);
+    let folder = |name: String| var(&name).map(|folder| (name, PathBuf::from(folder)));
+    Places {
+        home: home.to_owned(),
+        here: std::env::current_dir().unwrap_or_default(),
+        folders: agents::folder_variables().into_iter().filter_map(folder).collect(),
+        path: var("PATH").iter().flat_map(std::env::split_paths).collect(),
+        data: data.join("hearth"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The `hearth` command: the only place that reads flags and the environment, names a device and
 //! wires the crates together.
 
+mod agents;
 mod commands;
 mod disk_cache;
 mod edge;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     env.offline |= cli.offline;
     let mut out = std::io::stdout().lock();
     match commands::run(cli.command, &env, &mut out) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         // As in `hearth chat ... | head`: the reader has what it wants.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

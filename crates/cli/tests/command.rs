@@ -20,6 +20,8 @@ const COMMANDS: &[&str] = &[
     "bench",
     "perplexity",
     "verify",
+    "agents",
+    "launch",
     "completions",
 ];
 

@@ -1,11 +1,13 @@
 //! One file per subcommand, one line here.
 
+mod agents;
 mod bench;
 mod chat;
 mod completions;
 mod convert;
 mod doctor;
 mod info;
+mod launch;
 mod models;
 mod perplexity;
 mod pull;
@@ -15,6 +17,7 @@ mod verify;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
 
@@ -39,11 +42,13 @@ pub(crate) enum Command {
     Perplexity(perplexity::Args),
     Verify(verify::Args),
     Doctor(doctor::Args),
+    Agents(agents::Args),
+    Launch(launch::Args),
     Completions(completions::Args),
 }
 
 /// Does it; what it answers goes to `out`, what else is to be said to standard error.
-pub(crate) fn run(command: Command, env: &Environment, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn run(command: Command, env: &Environment, out: &mut dyn Write) -> Result<ExitCode> {
     match command {
         Command::Chat(args) => chat::run(args, env, out),
         Command::Serve(args) => serve::run(args, env, out),
@@ -56,8 +61,12 @@ pub(crate) fn run(command: Command, env: &Environment, out: &mut dyn Write) -> R
         Command::Perplexity(args) => perplexity::run(&args, env, out),
         Command::Verify(args) => verify::run(&args, env, out),
         Command::Doctor(args) => doctor::run(&args, env, out),
+        Command::Agents(args) => agents::run(&args, env, out),
+        // What it starts has a status of its own.
+        Command::Launch(args) => return launch::run(&args, env),
         Command::Completions(args) => completions::run(&args, out),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
 
 /// Has `work` use the store of this environment.

@@ -87,38 +87,71 @@ struct PoolArgs {
 }
 
 pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
-    let edge = args.edge.edge(args.host)?;
     args.service.start_log();
-    let exposed = !args.host.is_loopback() && edge.keys.is_empty();
-    // The port is taken before the model is loaded: a clash shows at once, and clients that
-    // connect early wait instead of failing.
-    let address = SocketAddr::new(args.host, args.port);
-    let listener = std::net::TcpListener::bind(address)
-        .with_context(|| format!("cannot listen on {address}; choose another --port"))?;
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-
-    let settings = args.service.settings();
-    let (pool, what) = pool(args, env)?;
-    let app = App::with_edge(ChatService::of(pool), settings, edge);
-    // The engine has the processors; HTTP needs little, and of several threads every token would wake
-    // two, the second to look for work that is not there. Whatever takes long has threads of its own.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let served = runtime.block_on(async move {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+    let ready = Ready::new(args, env)?;
+    let what = ready.what.clone();
+    let (address, exposed) = (ready.address, ready.exposed);
+    on_a_thread(async move {
         writeln!(out, "serving {what} on http://{address}/v1")?;
         if exposed {
             writeln!(out, "no key is needed: everybody who reaches the port can use the models")?;
         }
         out.flush()?;
         tokio::select! {
-            () = server::serve(listener, app, signals::stop_requested()) => Ok(()),
+            served = ready.serve(signals::stop_requested()) => served,
             () = signals::stop_insisted() => bail!("stopped at once; running answers are cut off"),
         }
-    });
+    })
+}
+
+/// Runs what serves until it is done. The engine has the processors; HTTP needs little, and of several
+/// threads every token would wake two, the second to look for work that is not there. Whatever takes
+/// long has threads of its own.
+pub(super) fn on_a_thread<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(work);
     // Whatever still runs there is not waited for.
     runtime.shutdown_background();
-    served
+    done
+}
+
+/// A server whose port is taken and whose first model is loaded.
+pub(super) struct Ready {
+    listener: std::net::TcpListener,
+    app: App,
+    what: String,
+    pub(super) address: SocketAddr,
+    /// Whether other machines need no key.
+    exposed: bool,
+    /// Tokens that the first model's prompts and answers may have.
+    pub(super) context: Option<u64>,
+}
+
+impl Ready {
+    pub(super) fn new(args: Args, env: &Environment) -> Result<Ready> {
+        let edge = args.edge.edge(args.host)?;
+        let exposed = !args.host.is_loopback() && edge.keys.is_empty();
+        // The port is taken before the model is loaded: a clash shows at once, and clients that
+        // connect early wait instead of failing.
+        let address = SocketAddr::new(args.host, args.port);
+        let listener = std::net::TcpListener::bind(address)
+            .with_context(|| format!("cannot listen on {address}; choose another --port"))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let settings = args.service.settings();
+        let (pool, what) = pool(args, env)?;
+        let first = pool.list().into_iter().next();
+        let context = first.and_then(|model| model.survey).map(|survey| survey.context as u64);
+        let app = App::with_edge(ChatService::of(pool), settings, edge);
+        Ok(Ready { listener, app, what, address, exposed, context })
+    }
+
+    /// Serves until `stop` is done and running answers are over.
+    pub(super) async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        server::serve(listener, self.app, stop).await;
+        Ok(())
+    }
 }
 
 /// The models, those loaded that are to be there from the start, and what to call all of them.

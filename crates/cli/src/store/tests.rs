@@ -12,6 +12,7 @@ use super::catalog::{IndexPart, IndexSource};
 use super::hub::{Digest, FileAt, Hub, Listing, RemoteFile};
 use super::index::PackageIndex;
 use super::{Store, index};
+use crate::agents::setup::Places;
 use crate::env::Environment;
 use crate::progress::Meter;
 
@@ -109,6 +110,9 @@ fn env(folder: &Path, offline: bool) -> Environment {
         hub_token: None,
         offline,
         cache: folder.join("hearth"),
+        url: None,
+        api_key: None,
+        places: Places::default(),
         history: folder.join("history"),
     }
 }

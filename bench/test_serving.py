@@ -1,10 +1,11 @@
-"""Tests of what `soak.py` and `stall.py` reckon with: `python3 -m unittest discover --start-directory bench`."""
+"""Tests of what `soak.py`, `stall.py` and `tax.py` reckon with: `python3 -m unittest discover --start-directory bench`."""
 
 import types
 import unittest
 
 import soak
 import stall
+import tax
 from served import percentile, total
 
 MIB = 1 << 20
@@ -15,6 +16,10 @@ class Reckoning(unittest.TestCase):
         self.assertEqual(percentile([5], 0.99), 5)
         self.assertEqual(percentile(range(100), 0.5), 50)
         self.assertEqual(percentile(range(100), 0.99), 99)
+
+    def test_a_server_tax_goes_by_medians_and_by_times_between_tokens(self):
+        self.assertAlmostEqual(tax.decode_speed([2.0, 2.1, 2.5], 11), 20)
+        self.assertAlmostEqual(tax.loss([100, 200, 90], [98, 10, 99]), 0.02)
 
     def test_totals_are_of_one_name(self):
         samples = {'a_total{model_name="x"}': 2.0, 'a_total{model_name="y"}': 3.0, "a_total_more": 9.0}

@@ -250,6 +250,8 @@ fn what_is_not_enforced_is_named() {
         (json!({"type": []}), ".type"),
         (json!({"enum": []}), ".enum"),
         (json!({"enum": "a"}), ".enum"),
+        (json!({"enum": ["a", "b\u{0}"]}), ".enum"),
+        (json!({"const": {"a": ["\u{7f}"]}}), ".const"),
         (json!({"required": "a"}), ".required"),
         (json!({"required": [1]}), ".required"),
         (json!({"minLength": -1}), ".minLength"),

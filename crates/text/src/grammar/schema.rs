@@ -346,7 +346,15 @@ impl Lowering<'_> {
         match value {
             Value::Null | Value::Bool(_) => Ok(()),
             Value::Number(_) => number(value, place).map(|_| ()),
-            Value::String(text) => self.charge(text.len(), place),
+            Value::String(text) => {
+                let short = ['\n', '\r', '\t', '\u{8}', '\u{c}'];
+                if text.chars().any(|c| c.is_ascii_control() && !short.contains(&c)) {
+                    let problem =
+                        "control characters but \\n, \\r, \\t, \\b and \\f cannot be written";
+                    return Err(place.fault(problem));
+                }
+                self.charge(text.len(), place)
+            }
             Value::Array(list) => list.iter().try_for_each(|value| self.value(value, place)),
             Value::Object(map) => map.iter().try_for_each(|(name, value)| {
                 self.charge(name.len(), place)?;

@@ -141,6 +141,47 @@ CASES |= {
         [T.Q8_0, T.Q4_0]),
 }
 
+DELTA = dict(
+    layer_types=["linear_attention", "full_attention"], full_attention_interval=2, linear_num_key_heads=2,
+    linear_num_value_heads=6, linear_key_head_dim=16, linear_value_head_dim=32, linear_conv_kernel_dim=4,
+    **rope("default", 100.0, partial_rotary_factor=0.25),
+)
+SHARED = dict(shared_expert_intermediate_size=64, norm_topk_prob=True, tie_word_embeddings=False)
+MAMBA = dict(
+    mamba_n_heads=4, mamba_d_head=32, mamba_d_state=16, mamba_n_groups=1, mamba_d_conv=4, mamba_expand=2,
+    mamba_chunk_size=16, mamba_conv_bias=True, mamba_proj_bias=False,
+)
+GRANITE = {
+    **PLAIN, **MAMBA, "layer_types": ["linear_attention", "full_attention"], "embedding_multiplier": 3.0,
+    "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 2.0, "position_embedding_type": None,
+    "tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
+}
+NEMOTRON = {
+    **{k: v for k, v in SMALL.items() if k not in ("rms_norm_eps", "num_hidden_layers", "intermediate_size")},
+    "mamba_num_heads": 4, "mamba_head_dim": 32, "n_groups": 2, "ssm_state_size": 16, "conv_kernel": 4, "chunk_size": 16,
+    "use_conv_bias": True, "layer_norm_epsilon": 1e-5, "mlp_hidden_act": "relu2", "tie_word_embeddings": False,
+}
+# As above; layers that carry a state.
+CASES |= {
+    "qwen3next": ("qwen3next", "qwen3_next", {**SMALL, **MOE, **DELTA, **SHARED}, [T.Q8_0, T.Q4_0]),
+    "qwen35": ("qwen35", "qwen3_5_text", {**SMALL, **DELTA, "tie_word_embeddings": True}, [T.Q8_0, T.Q4_0]),
+    "qwen35moe": ("qwen35moe", "qwen3_5_moe_text", {**SMALL, **MOE, **DELTA, **SHARED}, [T.Q8_0, T.Q4_0]),
+    "granitehybrid": ("granitehybrid", "granitemoehybrid", {
+        **GRANITE, "intermediate_size": 32, "shared_intermediate_size": 64, "num_local_experts": 4,
+        "num_experts_per_tok": 2}, [T.Q8_0, T.Q4_0]),
+    "granitehybrid_dense": ("granitehybrid", "granitemoehybrid", {
+        **GRANITE, "shared_intermediate_size": 96, "num_local_experts": 0, "num_experts_per_tok": 0,
+        "position_embedding_type": "rope"}, [T.Q8_0, T.Q4_0]),
+    "nemotron_h": ("nemotron_h", "nemotron_h", {
+        **NEMOTRON, "intermediate_size": 96, "layers_block_type": ["linear_attention", "mlp", "full_attention"]},
+        [T.Q8_0, T.Q4_0]),
+    "nemotron_h_moe": ("nemotron_h_moe", "nemotron_h", {
+        **NEMOTRON, "intermediate_size": 96, "layers_block_type": ["linear_attention", "moe", "full_attention"],
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_group": 1, "topk_group": 1,
+        "moe_shared_expert_intermediate_size": 64, "norm_topk_prob": True, "routed_scaling_factor": 1.7},
+        [T.Q8_0, T.Q4_0]),
+}
+
 NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
@@ -184,14 +225,32 @@ TWISTS["deepseek2"] = {
 }
 for twist in ("deepseek2", "glm4moe"):
     TWISTS[twist] |= {f"mlp.shared_experts.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")}
-PERMUTED = ("llama", "granite", "granitemoe", "smollm3", "mistral3")
+DELTAS = ("qwen3next", "qwen35", "qwen35moe")
+for twist in DELTAS:
+    TWISTS[twist] = {
+        "post_attention_layernorm": "post_attention_norm", "linear_attn.in_proj_qkv": "attn_qkv",
+        "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta", "linear_attn.in_proj_a": "ssm_alpha",
+        "linear_attn.in_proj_ba": "ssm_ba", "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm",
+        "linear_attn.out_proj": "ssm_out",
+    }
+STATE = {name: f"ssm_{name.split('_')[0]}" for name in ("in_proj", "conv1d", "norm", "out_proj")}
+TWISTS["granitehybrid"] = TWISTS["granitemoe"] | {f"mamba.{k}": v for k, v in STATE.items()} | {
+    "shared_mlp.gate": "ffn_gate_shexp", "shared_mlp.up": "ffn_up_shexp", "shared_mlp.output_linear": "ffn_down_shexp",
+}
+TWISTS["nemotron_h"] = TWISTS["nemotron_h_moe"] = {f"mixer.{k}": v for k, v in STATE.items()} | {
+    "norm": "attn_norm", "mixer.q_proj": "attn_q", "mixer.k_proj": "attn_k", "mixer.v_proj": "attn_v",
+    "mixer.o_proj": "attn_output", "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down", "mixer.gate": "ffn_gate_inp",
+    "mixer.experts.up": "ffn_up_exps", "mixer.experts.down": "ffn_down_exps",
+    "mixer.shared_experts.up_proj": "ffn_up_shexp", "mixer.shared_experts.down_proj": "ffn_down_shexp",
+}
+PERMUTED = ("llama", "granite", "granitemoe", "granitehybrid", "smollm3", "mistral3")
 
 
 def gguf_name(arch, path):
     module, kind = path.rsplit(".", 1)
     top = {
         "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
-        "model.embedding_norm": "token_embd_norm",
+        "model.embedding_norm": "token_embd_norm", "model.embeddings": "token_embd", "model.norm_f": "output_norm",
     }
     if module in top:
         return f"{top[module]}.{kind}"
@@ -200,7 +259,11 @@ def gguf_name(arch, path):
         return f"blk.{layer}.attn_sinks.weight"
     if path.endswith(("e_score_correction_bias", "expert_bias")):
         return f"blk.{layer}.exp_probs_b.bias"
-    return f"blk.{layer}.{(NAMES | TWISTS.get(arch, {}))[part]}.{kind}"
+    for end, lone in (("A_log", "ssm_a"), (".D", "ssm_d"), ("dt_bias", "ssm_dt.bias")):
+        if path.endswith(end):
+            return f"blk.{layer}.{lone}"
+    name = (NAMES | TWISTS.get(arch, {}))[part]
+    return f"blk.{layer}.{name}.{kind}"
 
 
 def halves_to_pairs(w, heads):
@@ -230,6 +293,71 @@ def packed(values, ty, rng):
     return blocks.reshape(values.shape[0], -1) if values.ndim == 2 else blocks.reshape(*values.shape[:2], -1)
 
 
+def heads_in_turn(config, path, n):
+    """Where the converter of Qwen3.5 takes the rows of a tensor from, or the columns of the last one."""
+    k, v, dim = config.linear_num_key_heads, config.linear_num_value_heads, config.linear_value_head_dim
+    if path.endswith((".linear_attn.norm.weight",)):
+        return np.arange(n)
+    length = 1 if path.endswith(("in_proj_a.weight", "in_proj_b.weight", "A_log", "dt_bias")) else dim
+    turned = np.arange(v * length).reshape(k, v // k, length).swapaxes(0, 1).reshape(-1)
+    return np.concatenate([np.arange(n - len(turned)), turned + n - len(turned)])
+
+
+def as_converted(arch, config, path, w):
+    """What the converters of models with states make of a tensor, and how to take that back."""
+    if path.endswith("A_log"):
+        stored, back = as_converted_order(arch, config, path, -np.exp(w))
+        return stored, lambda x: np.log(-back(x))
+    if arch in DELTAS and path.endswith("norm.weight") and "linear_attn" not in path:
+        return w + 1, lambda x: x - 1
+    if path.endswith("mixer.norm.weight") or path.endswith("mamba.norm.weight"):
+        groups = getattr(config, "n_groups", None) or config.mamba_n_groups
+        return w.reshape(groups, -1), lambda x: x.reshape(-1)
+    if path.endswith((".D", "A_log")) and arch not in DELTAS:
+        return w.reshape(-1, 1), lambda x: x.reshape(-1)
+    if "conv1d.weight" in path:
+        stored, back = as_converted_order(arch, config, path, w.squeeze(1))
+        return stored, lambda x: back(x)[:, None]
+    return as_converted_order(arch, config, path, w)
+
+
+def as_converted_order(arch, config, path, w):
+    if arch not in ("qwen35", "qwen35moe") or "linear_attn." not in path:
+        return w, lambda x: x
+    if path.endswith("out_proj.weight"):
+        order = heads_in_turn(config, path, w.shape[1])
+        return np.ascontiguousarray(w[:, order]), lambda x: x[:, np.argsort(order)]
+    order = heads_in_turn(config, path, w.shape[0])
+    return w[order], lambda x: x[np.argsort(order)]
+
+
+def split_heads(state, config):
+    """Qwen3-Next has queries, keys, values and gates by key head; GGUF has the gates apart, all by kind."""
+    out, k = {}, config.linear_num_key_heads
+    group = config.linear_num_value_heads // k * config.linear_value_head_dim
+    for path, w in state.items():
+        if not path.endswith("in_proj_qkvz.weight"):
+            out[path] = w
+            continue
+        parts = w.view(k, -1, w.shape[1]).split([config.linear_key_head_dim] * 2 + [group] * 2, dim=1)
+        q, key, v, z = (part.reshape(-1, w.shape[1]) for part in parts)
+        out[path.replace("qkvz", "qkv")], out[path.replace("qkvz", "z")] = torch.cat([q, key, v]), z.clone()
+    return out
+
+
+def join_heads(state, config, parts):
+    """Puts what packing made of these parts back into the matrix they are of."""
+    k, dims = config.linear_num_key_heads, [config.linear_key_head_dim] * 2
+    group = config.linear_num_value_heads // k * config.linear_value_head_dim
+    for path, w in state.items():
+        if path.endswith("in_proj_qkvz.weight"):
+            qkv, z = parts[path.replace("qkvz", "qkv")], parts[path.replace("qkvz", "z")]
+            cols = w.shape[1]
+            q, key, v = qkv.split([k * dims[0], k * dims[1], k * group])
+            whole = torch.cat([x.reshape(k, -1, cols) for x in (q, key, v, z)], dim=1)
+            w.copy_(whole.reshape(-1, cols))
+
+
 def split_experts(state):
     """Transformers stacks gate and up of all experts in one tensor; GGUF has three."""
     out = {}
@@ -248,8 +376,22 @@ def split_experts(state):
         if path.endswith("experts.gate_up_proj"):
             base = path.removesuffix("_up_proj").removesuffix("gate")
             out[f"{base}gate.weight"], out[f"{base}up.weight"] = w.chunk(2, dim=1)
-        elif path.endswith("experts.down_proj"):
+        elif path.endswith(("experts.down_proj", "experts.up_proj")):
             out[path.removesuffix("_proj") + ".weight"] = w
+        else:
+            out[path] = w
+    return out
+
+
+def split_shared(state):
+    out = {}
+    for path, w in state.items():
+        if path.endswith(("shared_mlp.input_linear.weight", "block_sparse_moe.input_linear.weight")):
+            base = path.replace("input_linear.weight", "")
+            base = base.replace("block_sparse_moe.", "block_sparse_moe.experts.")
+            out[f"{base}gate.weight"], out[f"{base}up.weight"] = w.chunk(2, dim=-2)
+        elif path.endswith("block_sparse_moe.output_linear.weight"):
+            out[path.replace("output_linear", "experts.down")] = w
         else:
             out[path] = w
     return out
@@ -272,6 +414,10 @@ def tensors(arch, config, model, types, seed):
     rng, turn = np.random.default_rng(seed), 0
     out = {}
     state = split_experts(model.state_dict())
+    if arch == "qwen3next":
+        state = split_heads(state, config)
+    if arch == "granitehybrid":
+        state = split_shared(state)
     if config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     for path, p in state.items():
@@ -281,6 +427,17 @@ def tensors(arch, config, model, types, seed):
         if permuted:
             w = halves_to_pairs(w, heads)
         name = gguf_name(arch, path)
+        if arch == "granitehybrid" and not config.num_local_experts:
+            name = name.replace("_shexp", "")
+        if "ssm_" in name or (arch in DELTAS and ("norm" in name or "linear_attn" in path)):
+            w, restore = as_converted(arch, config, path, w)
+        else:
+            restore = lambda x: x
+        if "ssm_conv1d" in name or name.endswith(("ssm_a", "ssm_d", "ssm_dt.bias")) or "norm" in name and arch in DELTAS:
+            w = np.ascontiguousarray(w)
+            out[name] = (w, T.F32)
+            p.copy_(torch.from_numpy(np.ascontiguousarray(restore(w))))
+            continue
         if w.ndim == 3 and "conv" in name:
             w = w.squeeze(1)
             out[name] = (w, T.F32)
@@ -288,7 +445,7 @@ def tensors(arch, config, model, types, seed):
         if w.ndim == 1 or "ffn_gate_inp" in name or "norm" in name or name.endswith("bias"):
             stored = w + 1 if arch == "gemma3" and "norm" in name else w
             out[name] = (stored.reshape(-1) if w.shape[0] == 1 else stored, T.F32)
-            p.copy_(torch.from_numpy(stored - 1 if arch == "gemma3" and "norm" in name else stored))
+            p.copy_(torch.from_numpy(restore(stored - 1 if arch == "gemma3" and "norm" in name else stored)))
             continue
         ty = types[turn % len(types)]
         turn += 1
@@ -298,36 +455,52 @@ def tensors(arch, config, model, types, seed):
         blocks = packed(w, ty, rng)
         out[name] = (blocks, ty)
         back = dequantize(blocks, ty).reshape(w.shape)
-        p.copy_(torch.from_numpy(pairs_to_halves(back, heads) if permuted else back))
+        back = restore(back)
+        p.copy_(torch.from_numpy(np.ascontiguousarray(pairs_to_halves(back, heads) if permuted else back)))
+    if arch == "qwen3next":
+        join_heads(model.state_dict(), config, state)
     return out
 
 
 def metadata(writer, arch, config):
-    rope_parameters = config.rope_parameters
+    rope_parameters = getattr(config, "rope_parameters", None) or {"rope_type": "default", "rope_theta": 10000.0}
     rope_parameters = rope_parameters.get("full_attention", rope_parameters)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     # A layer that guesses further tokens is counted too; of its tensors there is one.
     writer.add_block_count(config.num_hidden_layers + (arch == "glm4moe"))
-    writer.add_feed_forward_length(config.intermediate_size)
+    if arch.startswith("nemotron"):
+        width = config.moe_intermediate_size if "moe" in arch else config.intermediate_size
+        writer.add_feed_forward_length([width if kind in ("mlp", "moe") else 0 for kind in config.layers_block_type])
+    else:
+        writer.add_feed_forward_length(
+        config.shared_intermediate_size if arch == "granitehybrid" and not config.num_local_experts else config.intermediate_size
+    )
     writer.add_head_count(config.num_attention_heads)
     kv_heads = config.num_key_value_heads
     if arch.startswith("lfm2"):
         writer.add_shortconv_l_cache(config.conv_L_cache)
         kv_heads = [0 if kind == "conv" else kv_heads for kind in config.layer_types]
+    if arch in ("granitehybrid", "nemotron_h", "nemotron_h_moe"):
+        kinds = config.layers_block_type if arch != "granitehybrid" else config.layer_types
+        kv_heads = [kv_heads if kind in ("full_attention", "attention") else 0 for kind in kinds]
+        state(writer, arch, config)
+    if arch in DELTAS:
+        delta(writer, config, head_dim)
     writer.add_head_count_kv(kv_heads)
     if hasattr(config, "layer_norm_eps"):
         writer.add_layer_norm_eps(config.layer_norm_eps)
     else:
-        writer.add_layer_norm_rms_eps(config.norm_eps if arch.startswith("lfm2") else config.rms_norm_eps)
+        eps = "norm_eps" if arch.startswith("lfm2") else "layer_norm_epsilon" if arch.startswith("nemotron") else "rms_norm_eps"
+        writer.add_layer_norm_rms_eps(getattr(config, eps))
     writer.add_rope_freq_base(rope_parameters["rope_theta"])
     writer.add_key_length(head_dim if arch != "deepseek2" else latent(writer, config))
     if arch == "llama":
         writer.add_rope_dimension_count(head_dim)
     if arch == "glm4":
         writer.add_rope_dimension_count(head_dim // 2)
-    if arch in ("granite", "granitemoe"):
+    if arch in ("granite", "granitemoe", "granitehybrid"):
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
@@ -377,13 +550,48 @@ def metadata(writer, arch, config):
         if config.n_group > 1:
             writer.add_expert_group_count(config.n_group)
             writer.add_expert_group_used_count(config.topk_group)
-    if arch.endswith("moe") or arch in ("gpt-oss", "minimax-m2", "deepseek2"):
+    if arch == "nemotron_h_moe":
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+    has_experts = arch in ("gpt-oss", "minimax-m2", "deepseek2", "qwen3next") or arch.endswith("moe")
+    if has_experts or arch == "granitehybrid" and config.num_local_experts:
         counts = (getattr(config, key, None) for key in ("num_experts", "num_local_experts", "n_routed_experts"))
         writer.add_expert_count(next(n for n in counts if n))
         writer.add_expert_used_count(config.num_experts_per_tok)
         writer.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)
-    if arch == "qwen2moe":
+    if arch in ("qwen2moe", "qwen3next", "qwen35moe"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+
+
+def state(writer, arch, config):
+    """Sizes of Mamba-2 layers."""
+    names = ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
+    if arch != "granitehybrid":
+        names = ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel")
+    heads, dim, groups, size, taps = (getattr(config, name) for name in names)
+    writer.add_ssm_conv_kernel(taps)
+    writer.add_ssm_state_size(size)
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_inner_size(heads * dim)
+    writer.add_ssm_time_step_rank(heads)
+    if arch == "granitehybrid":
+        writer.add_rope_scaling_finetuned(config.position_embedding_type == "rope")
+        if config.num_local_experts:
+            writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+
+
+def delta(writer, config, head_dim):
+    """Sizes of gated delta rules."""
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(config.linear_key_head_dim)
+    writer.add_ssm_group_count(config.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+    writer.add_ssm_inner_size(config.linear_value_head_dim * config.linear_num_value_heads)
+    writer.add_full_attention_interval(2)
+    writer.add_rope_dimension_count(head_dim // 4)
 
 
 def latent(writer, config):

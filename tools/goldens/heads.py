@@ -5,7 +5,8 @@
 Per case: `config.json`, `model.safetensors` with the heads under the names that published files have for
 them, `input.json`, and logits with keys and values rounded to f16: `first_kv16.f32` of the first head for
 all tokens but the last, and `second_kv16.f32` of what comes after it, the second head or the same one
-once more, fed with what the first one has made of each position.
+once more, fed with what the first one has made of each position. One case is there as llama.cpp's converter
+has it besides.
 
 Weights are drawn and terms are broken as in `families.py`.
 """
@@ -18,10 +19,12 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
+from gguf import GGUFWriter
 from transformers import AutoModelForCausalLM
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
+import gguf_logits
 from cases.first import DELTA, MOE
 from cases.mla import GROUPED, LATENT
 from cases.sizes import ROWS, SIZES, VOCAB, rope, without
@@ -161,6 +164,29 @@ def published(both, names, n_layers):
     return state
 
 
+def write_gguf(path, both, heads):
+    """The same model as llama.cpp's converter has it, with the heads as layers behind the last one."""
+    config, arch = both.model.config, "qwen35"
+    writer = GGUFWriter(path, arch)
+    # The writer of the sizes knows of two layers.
+    gguf_logits.metadata(writer, arch, config)
+    n = config.num_hidden_layers
+    writer.kv_data[0][f"{arch}.block_count"].value = n + 1
+    writer.add_nextn_predict_layers(1)
+    names = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm", "norm": "shared_head_norm"}
+    state = {name: p for name, p in both.model.state_dict().items() if name != "lm_head.weight"} | heads
+    for name, p in state.items():
+        name = name.replace("mtp.layers.0.", f"model.layers.{n}.")
+        if name.startswith("mtp."):
+            name = f"blk.{n}.nextn.{names[name.split('.')[1]]}.weight"
+        stored, _ = gguf_logits.as_converted(arch, config, name, p.float().numpy())
+        writer.add_tensor(name if ".nextn." in name else gguf_logits.gguf_name(arch, name), stored.copy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def write_case(folder, name, model_type, values, n, words, names, changes):
     folder = folder / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -178,6 +204,8 @@ def write_case(folder, name, model_type, values, n, words, names, changes):
     state = load_file(folder / "model.safetensors")
     heads = published(both, names, values["num_hidden_layers"])
     save_file(state | heads, folder / "model.safetensors", {"format": "pt"})
+    if name == "qwen3_5":
+        write_gguf(folder / "model.gguf", both, heads)
     config = json.loads((folder / "config.json").read_text())
     for key in ("mtp_layer_types", "num_mtp_layers", "mtp_hidden_states_first"):
         config.pop(key, None)

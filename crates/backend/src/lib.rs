@@ -20,8 +20,8 @@ pub use kv::{KEY_GROUP, KvFormat, QUERY_LENGTH, VALUE_GROUP, WHOLE_CODE, WHOLE_L
 pub use latent::{Latent, LatentOrder};
 pub use ops::{Backend, DeviceError};
 pub use recurrence::{
-    DeltaLayout, DeltaPlace, DeltaRule, GatedDelta, Mamba2, MambaGate, MambaScales, Recurrence,
-    ShortConv,
+    DeltaLayout, DeltaPlace, DeltaRule, GatedDelta, Mamba2, MambaGate, MambaScales, ReadOrder,
+    Recurrence, ShortConv,
 };
 pub use spec::{
     Activation, Attention, Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, GroupMerit,

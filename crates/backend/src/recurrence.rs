@@ -35,6 +35,17 @@ pub struct GatedDelta {
     pub rule: DeltaRule,
     /// Where things are in a row.
     pub layout: DeltaLayout,
+    /// How the value heads lie in a row that comes out.
+    pub read_order: ReadOrder,
+}
+
+/// How the value heads of a [`GatedDelta`] layer lie in a row that comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOrder {
+    /// Those of one key head after those of another, as they are counted.
+    ByKeyHead,
+    /// The first one of every key head, then the second one of every key head, and so on.
+    InTurn,
 }
 
 /// The kinds of a [`GatedDelta`] layer.

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use backend::ops::{ConvWeights, DeltaRows, DeltaWeights, Mamba2Weights, Memory, RecurrentOps};
 use backend::{
-    Batch, DeltaLayout, DeltaRule, GatedDelta, Mamba2, MambaGate, MambaScales, Recurrence,
-    ShortConv, Span,
+    Batch, DeltaLayout, DeltaRule, GatedDelta, Mamba2, MambaGate, MambaScales, ReadOrder,
+    Recurrence, ShortConv, Span,
 };
 use hearth_cpu::{Buf, Cpu, Isa, Options, Staged, States, Vector};
 
@@ -54,6 +54,7 @@ fn shapes() -> Vec<(&'static str, Recurrence)> {
             eps,
             rule,
             layout,
+            read_order: ReadOrder::ByKeyHead,
         })
     };
     let mamba = |heads, groups, state| {

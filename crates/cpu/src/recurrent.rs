@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::{PoisonError, RwLock};
 
 use backend::ops::{ConvWeights, DeltaRows, DeltaWeights, Mamba2Weights, RecurrentOps};
-use backend::{DeviceError, GatedDelta, Mamba2, Recurrence, ShortConv, SlotId};
+use backend::{DeviceError, GatedDelta, Mamba2, ReadOrder, Recurrence, ShortConv, SlotId};
 
 mod convolve;
 mod delta;
@@ -107,6 +107,9 @@ impl RecurrentOps for Cpu {
         let piece = states.piece;
         let rule = delta::Delta { ops: self.kernels.ops, spec, weights, x, piece };
         self.take_through(&rule, states, batch, out);
+        if spec.read_order == ReadOrder::InTurn {
+            self.each_row(out.values_mut(), spec.v_cols(), |_, row| delta::in_turn(row, spec));
+        }
     }
 
     fn mamba2(

@@ -25,6 +25,31 @@ pub(super) fn piece(spec: &GatedDelta) -> Piece {
     }
 }
 
+/// Puts the value heads of a row, which lie by key head, in turn: turns a table of heads over, in
+/// place, one cycle of places after the other.
+pub(super) fn in_turn(row: &mut [f32], spec: &GatedDelta) {
+    // What comes to a place lies here.
+    let from = |at: usize| at % spec.k_heads * spec.group() + at / spec.k_heads;
+    for first in 0..spec.v_heads {
+        let mut at = from(first);
+        while at > first {
+            at = from(at);
+        }
+        // Every cycle is taken from its lowest place.
+        if at < first {
+            continue;
+        }
+        let mut to = first;
+        while from(to) != first {
+            let next = from(to);
+            let (low, high) = row.split_at_mut(to.max(next) * spec.v_dim);
+            let low = &mut low[to.min(next) * spec.v_dim..][..spec.v_dim];
+            low.swap_with_slice(&mut high[..spec.v_dim]);
+            to = next;
+        }
+    }
+}
+
 /// A layer and what it works with.
 pub(super) struct Delta<'a> {
     pub(super) ops: &'a OpKernels,

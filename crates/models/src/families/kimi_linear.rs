@@ -1,7 +1,7 @@
 //! Kimi Linear: Kimi's delta rule, some latent attention without positions between, and the mixture of
 //! DeepSeek-V3.
 
-use backend::{DeltaLayout, DeltaRule, GatedDelta, RopeLayout, Scores};
+use backend::{DeltaLayout, DeltaRule, GatedDelta, ReadOrder, RopeLayout, Scores};
 
 use super::deepseek_v3::{every_layer, only};
 use super::glm4_moe::{dense_layers, ffns};
@@ -77,6 +77,7 @@ fn delta(c: &Config, eps: f32) -> Result<GatedDelta, Error> {
         eps,
         rule: DeltaRule::PerChannel,
         layout: DeltaLayout::Apart,
+        read_order: ReadOrder::ByKeyHead,
     })
 }
 

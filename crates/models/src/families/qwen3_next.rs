@@ -1,7 +1,7 @@
 //! Qwen3-Next: three layers of a gated delta rule to one of gated attention, experts beside a shared
 //! one, gains that lack the one.
 
-use backend::{DeltaLayout, DeltaRule, GatedDelta};
+use backend::{DeltaLayout, DeltaRule, GatedDelta, ReadOrder};
 
 use super::qwen2_moe::sparse_layers;
 use super::*;
@@ -14,7 +14,11 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let c = &with_usual_values(c);
     let trunk = Trunk::read(c)?;
     let ffns = shared_experts(c, &trunk)?;
-    hybrid(c, trunk, ffns, Hybrid { family: "qwen3_next", layout: DeltaLayout::ByHead, context })
+    let layout = match c.is_on("linear_by_kind")? {
+        true => DeltaLayout::ByKind,
+        false => DeltaLayout::ByHead,
+    };
+    hybrid(c, trunk, ffns, Hybrid { family: "qwen3_next", layout, context })
 }
 
 /// What configs of this kind leave out.
@@ -147,6 +151,10 @@ fn gated_delta(c: &Config, trunk: &Trunk, layout: DeltaLayout) -> Result<GatedDe
         eps: trunk.eps,
         rule: DeltaRule::PerHead,
         layout,
+        read_order: match c.is_on("linear_heads_in_turn")? {
+            true => ReadOrder::InTurn,
+            false => ReadOrder::ByKeyHead,
+        },
     })
 }
 

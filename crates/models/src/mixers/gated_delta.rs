@@ -1,7 +1,8 @@
 //! A gated delta rule: projections to everything a row brings along, one op, one projection back.
 
 use backend::ops::{ConvWeights, DeltaRows, DeltaWeights, Input, Output};
-use backend::{Backend, DeltaLayout, GatedDelta, NormGain};
+use backend::{Backend, DeltaLayout, GatedDelta, NormGain, ReadOrder};
+use weights::Matrix;
 
 use super::conv::{self, Conv};
 use crate::Error;
@@ -146,7 +147,7 @@ impl<B: Backend> GatedDeltaWeights<B> {
             None => None,
         };
         Ok(GatedDeltaWeights {
-            inputs: LinearWeights::load(loader, b, &inputs(shape, parent, hidden))?,
+            inputs: LinearWeights::of(b, &input_matrices(loader, shape, parent)?, None),
             gates,
             taps: b.vector(&taps(loader, &convs(shape, parent), shape.taps)?),
             a_log: b.vector(&numbers("A_log", shape.v_heads)?),
@@ -182,6 +183,41 @@ impl<B: Backend> GatedDeltaWeights<B> {
         b.gated_delta(rows, weights, &self.shape, states, pass.batch, &mut s.attended);
         wiring.finish(b, (&self.out, &s.attended), &mut s.x, &mut s.y);
     }
+}
+
+/// The rows of the layout, where they are stored.
+fn input_matrices(loader: &Loader, shape: &GatedDelta, parent: &str) -> Result<Vec<Matrix>, Error> {
+    let linears = inputs(shape, parent, loader.spec().hidden);
+    let stored = linears.iter().map(|linear| loader.matrix(linear)).collect::<Result<_, _>>()?;
+    Ok(match (shape.read_order, shape.layout) {
+        (ReadOrder::InTurn, DeltaLayout::ByKind) => by_key_head(shape, stored),
+        _ => stored,
+    })
+}
+
+/// `[q | k | v]`, gates, strengths and decays with the heads of values and gates by key head. They are
+/// stored in turn, as what is read is.
+fn by_key_head(shape: &GatedDelta, stored: Vec<Matrix>) -> Vec<Matrix> {
+    let mut parts = Vec::new();
+    for (i, matrix) in stored.into_iter().enumerate() {
+        let first = match i {
+            0 => 2 * shape.k_cols(),
+            1 => 0,
+            _ => {
+                parts.push(matrix);
+                continue;
+            }
+        };
+        if first > 0 {
+            parts.push(matrix.rows_range(0..first));
+        }
+        for head in 0..shape.v_heads {
+            let at = head % shape.group() * shape.k_heads + head / shape.group();
+            let start = first + at * shape.v_dim;
+            parts.push(matrix.rows_range(start..start + shape.v_dim));
+        }
+    }
+    parts
 }
 
 /// Taps of all columns row by row, the oldest row first.

@@ -87,3 +87,18 @@ fn convolutions_and_attention() {
     check("lfm2");
     check("lfm2moe");
 }
+
+/// Value heads by key head and in turn.
+#[test]
+fn gated_delta_rules() {
+    for case in ["qwen3next", "qwen35", "qwen35moe"] {
+        check(case);
+    }
+}
+
+#[test]
+fn mamba_beside_attention() {
+    for case in ["granitehybrid", "granitehybrid_dense", "nemotron_h", "nemotron_h_moe"] {
+        check(case);
+    }
+}

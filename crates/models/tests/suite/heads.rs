@@ -135,6 +135,22 @@ fn heads_say_what_those_of_transformers_say() {
     }
 }
 
+/// Behind the last layer, as llama.cpp's converter has them.
+#[test]
+fn heads_are_found_in_gguf_files() {
+    let folder = folder("qwen3_5");
+    let file = Checkpoint::open(&folder.join("model.gguf")).expect("a model");
+    let published = Checkpoint::open(&folder).expect("a model");
+    let [of_file, as_published] =
+        [&file, &published].map(|model| stored_drafts(&spec_of(model), model).expect("counts"));
+    assert_eq!((of_file.n, of_file.n_params), (1, as_published.n_params));
+    let found = drafts(&Reference, &file, &tokens(&folder.join("input.json")));
+    for (name, logits) in ["first", "second"].into_iter().zip(found) {
+        let (worst, _) = distance(&logits, &floats(&folder.join(format!("{name}_kv16.f32"))));
+        assert!(worst < EXACT, "{name} is {worst} deviations off");
+    }
+}
+
 #[test]
 fn heads_are_counted_and_not_said_to_be_ignored() {
     for (case, n) in CASES {

@@ -27,6 +27,36 @@ pub(super) struct Arch {
     /// Tensors of a layer that belong to no module: their names here without what follows the dot, and
     /// their whole names there.
     pub(super) lone: &'static [(&'static str, &'static str)],
+    /// Names outside the layers that differ from [`MODEL`].
+    pub(super) model: &'static [(&'static str, &'static str)],
+    /// What layers that carry a state have, if there are any.
+    pub(super) states: States,
+    /// Where the layers belong that guess further tokens.
+    pub(super) guessing: Guessing,
+}
+
+/// What layers with a state have, and what the converter has done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum States {
+    /// There are none, or nothing was done.
+    Same,
+    /// Gated delta rules whose projections are by kind, but for strengths and decays.
+    Delta,
+    /// Gated delta rules whose projections are by kind, with value heads in turn.
+    DeltaInTurn,
+    /// Mamba-2.
+    Mamba2,
+}
+
+/// What becomes of layers that guess further tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guessing {
+    /// They are left out.
+    LeftOut,
+    /// Hugging Face has them behind the last layer too.
+    Behind,
+    /// Hugging Face has them as Qwen does, apart, and shares all but their layers.
+    Apart,
 }
 
 /// The order of the rows of one head in q and k.
@@ -193,6 +223,7 @@ pub(super) const ARCHS: &[Arch] = &[
             ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
         ],
         lone: &[("exp_probs_b", "mlp.gate.e_score_correction_bias")],
+        guessing: Guessing::Behind,
         ..plain("deepseek2", "deepseek_v2", "DeepseekV2ForCausalLM")
     },
     Arch {
@@ -203,8 +234,51 @@ pub(super) const ARCHS: &[Arch] = &[
             ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
         ],
         lone: &[("exp_probs_b", "mlp.gate.e_score_correction_bias")],
+        guessing: Guessing::Behind,
         ..plain("glm4moe", "glm4_moe", "Glm4MoeForCausalLM")
     },
+    Arch {
+        layer: DELTA,
+        lone: DELTA_LONE,
+        states: States::Delta,
+        guessing: Guessing::Apart,
+        ..plain("qwen3next", "qwen3_next", "Qwen3NextForCausalLM")
+    },
+    Arch {
+        layer: DELTA,
+        lone: DELTA_LONE,
+        states: States::DeltaInTurn,
+        guessing: Guessing::Apart,
+        ..plain("qwen35", "qwen3_5_text", "Qwen3_5ForCausalLM")
+    },
+    Arch {
+        layer: DELTA,
+        lone: DELTA_LONE,
+        states: States::DeltaInTurn,
+        guessing: Guessing::Apart,
+        ..plain("qwen35moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM")
+    },
+    Arch {
+        factors: GRANITE,
+        layer: &[
+            ("ssm_in", "mamba.in_proj"),
+            ("ssm_conv1d", "mamba.conv1d"),
+            ("ssm_norm", "mamba.norm"),
+            ("ssm_out", "mamba.out_proj"),
+            ("ffn_gate_inp", "block_sparse_moe.router.layer"),
+            ("ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"),
+            ("ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"),
+            ("ffn_down_exps", "block_sparse_moe.switch_mlp.down_proj"),
+            ("ffn_gate_shexp", "mlp.gate_proj"),
+            ("ffn_up_shexp", "mlp.up_proj"),
+            ("ffn_down_shexp", "mlp.down_proj"),
+        ],
+        lone: &[("ssm_a", "mamba.A_log"), ("ssm_d", "mamba.D"), ("ssm_dt", "mamba.dt_bias")],
+        states: States::Mamba2,
+        ..permuted("granitehybrid", "granitemoehybrid", "GraniteMoeHybridForCausalLM")
+    },
+    nemotron("nemotron_h"),
+    nemotron("nemotron_h_moe"),
     Arch {
         layer: &[
             ("attn_q", "attention.self.query"),
@@ -218,6 +292,77 @@ pub(super) const ARCHS: &[Arch] = &[
         ],
         ..plain("bert", "bert", "BertModel")
     },
+];
+
+/// Nemotron-H, which has another name where there are experts.
+const fn nemotron(name: &'static str) -> Arch {
+    Arch {
+        layer: &[
+            ("attn_norm", "norm"),
+            ("attn_q", "mixer.q_proj"),
+            ("attn_k", "mixer.k_proj"),
+            ("attn_v", "mixer.v_proj"),
+            ("attn_output", "mixer.o_proj"),
+            ("ssm_in", "mixer.in_proj"),
+            ("ssm_conv1d", "mixer.conv1d"),
+            ("ssm_norm", "mixer.norm"),
+            ("ssm_out", "mixer.out_proj"),
+            ("ffn_up", "mixer.up_proj"),
+            ("ffn_down", "mixer.down_proj"),
+            ("ffn_gate_inp", "mixer.gate"),
+            ("ffn_up_exps", "mixer.switch_mlp.fc1"),
+            ("ffn_down_exps", "mixer.switch_mlp.fc2"),
+            ("ffn_up_shexp", "mixer.shared_experts.up_proj"),
+            ("ffn_down_shexp", "mixer.shared_experts.down_proj"),
+        ],
+        lone: &[
+            ("ssm_a", "mixer.A_log"),
+            ("ssm_d", "mixer.D"),
+            ("ssm_dt", "mixer.dt_bias"),
+            ("exp_probs_b", "mixer.gate.e_score_correction_bias"),
+        ],
+        model: &[("token_embd", "model.embeddings"), ("output_norm", "model.norm_f")],
+        states: States::Mamba2,
+        ..plain(name, "nemotron_h", "NemotronHForCausalLM")
+    }
+}
+
+/// Gated delta rules, and the second norm of their layers.
+const DELTA: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("attn_qkv", "linear_attn.in_proj_qkv"),
+    ("attn_gate", "linear_attn.in_proj_z"),
+    ("ssm_beta", "linear_attn.in_proj_b"),
+    ("ssm_alpha", "linear_attn.in_proj_a"),
+    ("ssm_ba", "linear_attn.in_proj_ba"),
+    ("ssm_conv1d", "linear_attn.conv1d"),
+    ("ssm_norm", "linear_attn.norm"),
+    ("ssm_out", "linear_attn.out_proj"),
+    ("ffn_gate_up_exps", "mlp.experts.gate_up_proj"),
+];
+
+/// What they have beside modules.
+const DELTA_LONE: &[(&str, &str)] =
+    &[("ssm_a", "linear_attn.A_log"), ("ssm_dt", "linear_attn.dt_bias")];
+
+/// Modules of a layer that guesses, where they lie behind the last one.
+const GUESSING: [(&str, &str); 6] = [
+    ("nextn.eh_proj", "eh_proj"),
+    ("nextn.enorm", "enorm"),
+    ("nextn.hnorm", "hnorm"),
+    ("nextn.shared_head_norm", "shared_head.norm"),
+    ("nextn.shared_head_head", "shared_head.head"),
+    ("nextn.embed_tokens", "embed_tokens"),
+];
+
+/// What several of Qwen's share.
+const GUESSING_APART: [(&str, &str); 6] = [
+    ("nextn.eh_proj", "mtp.fc"),
+    ("nextn.enorm", "mtp.pre_fc_norm_embedding"),
+    ("nextn.hnorm", "mtp.pre_fc_norm_hidden"),
+    ("nextn.shared_head_norm", "mtp.norm"),
+    ("nextn.shared_head_head", "mtp.lm_head"),
+    ("nextn.embed_tokens", "mtp.embed_tokens"),
 ];
 
 /// Factors of Granite.
@@ -236,8 +381,9 @@ const POST_NORMS: &[(&str, &str)] = &[
 
 /// An architecture that differs from the common tables in nothing.
 const fn plain(name: &'static str, model_type: &'static str, class: &'static str) -> Arch {
-    let (rope, gains) = (RopeRows::Same, Gains::Same);
-    Arch { name, model_type, class, rope, gains, factors: &[], layer: &[], lone: &[] }
+    let (rope, gains, states) = (RopeRows::Same, Gains::Same, States::Same);
+    let (guessing, factors, layer, lone, model) = (Guessing::LeftOut, &[], &[], &[], &[]);
+    Arch { name, model_type, class, rope, gains, factors, layer, lone, model, states, guessing }
 }
 
 /// The same with permuted rows of q and k.
@@ -302,7 +448,25 @@ impl Arch {
 
     /// The Hugging Face name of a module outside the layers.
     pub(super) fn model_module(&self, name: &str) -> Option<&'static str> {
-        if self.model_type == "bert" { look_up(&BERT_MODEL, name) } else { look_up(&MODEL, name) }
+        if self.model_type == "bert" {
+            return look_up(&BERT_MODEL, name);
+        }
+        look_up(self.model, name).or_else(|| look_up(&MODEL, name))
+    }
+
+    /// The Hugging Face name of a module of the `i`th layer that guesses, behind `n` others.
+    pub(super) fn guessing_module(&self, i: usize, n: usize, name: &str) -> Option<String> {
+        match self.guessing {
+            Guessing::LeftOut => None,
+            Guessing::Behind => {
+                let module = look_up(&GUESSING, name).or_else(|| self.layer_module(name))?;
+                Some(format!("model.layers.{}.{module}", n + i))
+            }
+            Guessing::Apart => match look_up(&GUESSING_APART, name) {
+                Some(module) => Some(module.to_owned()),
+                None => Some(format!("mtp.layers.{i}.{}", self.layer_module(name)?)),
+            },
+        }
     }
 
     /// The Hugging Face name of a module of a layer, from there on.

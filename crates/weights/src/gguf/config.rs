@@ -1,7 +1,11 @@
 //! Writes the Hugging Face config.json and generation_config.json that a GGUF file's metadata stands
 //! for.
 //!
-//! Beyond Hugging Face's own keys there are two of ours, for what GGUF does to a model:
+//! Beyond Hugging Face's own keys there are some of ours, for what GGUF does to a model:
+//! - `linear_by_kind: true`: the projections of gated delta rules have queries, keys, values and gates of
+//!   all heads one after the other, whatever the family.
+//! - `linear_heads_in_turn: true`: the large ones have the first value head of every key head, then the
+//!   second ones, and so on.
 //! - `rope_interleaved: true`: the rows of q and k lie in rotary pairs side by side.
 //! - `rope_scaling: {"rope_type": "explicit", "factors": […]}`: divide the frequency of pair `i` by
 //!   `factors[i]`. GGUF stores the outcome of Llama 3's rule only; where the rule's usual parameters
@@ -13,9 +17,10 @@ use serde_json::{Map, Number, Value as Json, json};
 
 use super::{
     arch::{Arch, Gains, RopeRows},
-    deepseek,
+    deepseek, hybrids,
     metadata::{Metadata, Value},
     names::RopeFactors,
+    states::{self, Restoring},
 };
 use crate::{Error, Tensor};
 
@@ -69,7 +74,7 @@ impl Hyper<'_> {
         let all = self.n_blocks()?;
         let guessing = self.unsigned("nextn_predict_layers")?.unwrap_or(0) as usize;
         match all.checked_sub(guessing).filter(|&n| n > 0) {
-            Some(n) => Ok(Layers { n, guessing }),
+            Some(n) => Ok(Layers { n, guessing, states: Restoring::of(self)? }),
             None => {
                 let key = self.key("nextn_predict_layers");
                 Err(self.metadata.bad(&key, &format!("fewer than {all}"), guessing.to_string()))
@@ -94,6 +99,8 @@ pub(super) struct Layers {
     pub(super) n: usize,
     /// Those behind them.
     pub(super) guessing: usize,
+    /// What was done to the tensors of those with a state.
+    pub(super) states: Restoring,
 }
 
 /// The config.json of a model with these tensors, which carry Hugging Face names already.
@@ -135,7 +142,9 @@ fn sizes(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Resu
     if let Some(width) = hyper.per_layer("feed_forward_length")? {
         out.insert("intermediate_size".into(), width);
     }
-    out.insert("num_hidden_layers".into(), json!(hyper.layers()?.n));
+    let layers = hyper.layers()?;
+    out.insert("num_hidden_layers".into(), json!(layers.n));
+    out.insert("num_nextn_predict_layers".into(), json!(layers.guessing));
     out.insert("num_attention_heads".into(), heads);
     out.insert("vocab_size".into(), json!(vocab_size(hyper, tensors)?));
     let context = hyper.unsigned("context_length")?.unwrap_or(2048);
@@ -151,8 +160,12 @@ fn sizes(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Resu
 /// As many as there are rows of the embedding; they equal the tokens, except in broken files.
 fn vocab_size(hyper: &Hyper, tensors: &[Tensor]) -> Result<u64, Error> {
     let embedding = tensors.iter().find(|tensor| {
-        ["model.embed_tokens.weight", "embeddings.word_embeddings.weight"]
-            .contains(&tensor.name.as_str())
+        [
+            "model.embed_tokens.weight",
+            "model.embeddings.weight",
+            "embeddings.word_embeddings.weight",
+        ]
+        .contains(&tensor.name.as_str())
     });
     if let Some(&rows) = embedding.and_then(|tensor| tensor.shape.first()) {
         return Ok(rows as u64);
@@ -250,6 +263,9 @@ fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Res
             out.insert("use_qk_norm".into(), json!(is_normed));
         }
         "lfm2" => convolutions(hyper, out)?,
+        "qwen3next" | "qwen35" | "qwen35moe" => states::delta(hyper, out)?,
+        "granitehybrid" => hybrids::granite(hyper, tensors, out)?,
+        "nemotron_h" | "nemotron_h_moe" => hybrids::nemotron(hyper, tensors, out)?,
         "deepseek2" => deepseek::latent(hyper, out)?,
         "glm4moe" => {
             deepseek::mixture(hyper, out)?;
@@ -268,22 +284,30 @@ fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Res
     Ok(())
 }
 
-/// Layers without heads of keys are convolutions. The width of feed-forward layers is the final one.
-fn convolutions(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+/// Which layers have heads of keys, where the file says so layer by layer; all that do have as many.
+pub(super) fn have_heads(
+    hyper: &Hyper,
+    out: &mut Map<String, Json>,
+) -> Result<Option<Vec<bool>>, Error> {
     let key = hyper.key("attention.head_count_kv");
     let kv_heads = out["num_key_value_heads"].clone();
-    if let Some(list) = kv_heads.as_array() {
-        let heads: Vec<u64> = list.iter().filter_map(Json::as_u64).collect();
-        let of_layer = |n: &u64| if *n == 0 { "conv" } else { "full_attention" };
-        let all = heads.iter().filter(|n| **n > 0);
-        let most = all.clone().max().ok_or_else(|| hyper.metadata.missing(&key, "some heads"))?;
-        if all.clone().any(|n| n != most) {
-            let found = kv_heads.to_string();
-            return Err(hyper.metadata.bad(&key, "the same number for all layers", found));
-        }
-        out.insert("num_key_value_heads".into(), json!(most));
-        let types: Vec<_> = heads.iter().map(of_layer).collect();
-        out.insert("layer_types".into(), json!(types));
+    let Some(list) = kv_heads.as_array() else { return Ok(None) };
+    let heads: Vec<u64> = list.iter().filter_map(Json::as_u64).collect();
+    let all = heads.iter().filter(|n| **n > 0);
+    let most = all.clone().max().ok_or_else(|| hyper.metadata.missing(&key, "some heads"))?;
+    if all.clone().any(|n| n != most) {
+        let found = kv_heads.to_string();
+        return Err(hyper.metadata.bad(&key, "the same number for all layers", found));
+    }
+    out.insert("num_key_value_heads".into(), json!(most));
+    Ok(Some(heads.iter().map(|n| *n > 0).collect()))
+}
+
+/// Layers without heads of keys are convolutions. The width of feed-forward layers is the final one.
+fn convolutions(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+    if let Some(have_heads) = have_heads(hyper, out)? {
+        let kind = |has: &bool| if *has { "full_attention" } else { "conv" };
+        out.insert("layer_types".into(), have_heads.iter().map(kind).collect());
     }
     out.insert("conv_L_cache".into(), json!(hyper.required("shortconv.l_cache")?));
     out.insert("conv_bias".into(), json!(false));
@@ -328,7 +352,8 @@ fn experts(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
         out.insert("shared_expert_intermediate_size".into(), json!(width));
     }
     let norm = hyper.metadata.bool(&hyper.key("expert_weights_norm"))?;
-    let norm = norm.unwrap_or(hyper.arch.model_type == "qwen3_moe");
+    let usual = ["qwen3_moe", "qwen3_next", "qwen3_5_moe_text"];
+    let norm = norm.unwrap_or(usual.contains(&hyper.arch.model_type));
     out.insert("norm_topk_prob".into(), json!(norm));
     out.insert("decoder_sparse_step".into(), json!(1));
     out.insert("mlp_only_layers".into(), json!([]));

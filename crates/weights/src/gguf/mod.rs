@@ -8,10 +8,12 @@ mod arch;
 pub mod blocks;
 mod config;
 mod deepseek;
+mod hybrids;
 pub mod metadata;
 mod names;
 pub mod reader;
 mod split;
+mod states;
 mod tokenizer;
 
 use std::path::Path;

@@ -5,8 +5,9 @@
 
 use crate::{Dtype, Error, Tensor};
 
-use super::arch::{Arch, Gains};
+use super::arch::{Arch, Gains, Guessing};
 use super::config::Layers;
+use super::states;
 
 /// RoPE factors, which the file stores as tensors and Hugging Face in the config.
 #[derive(Debug, Default)]
@@ -33,8 +34,10 @@ pub(super) fn translate(
             "rope_freqs.weight" => factors.freqs = Some(numbers(&tensor)?),
             "rope_factors_long.weight" => factors.long = Some(numbers(&tensor)?),
             "rope_factors_short.weight" => factors.short = Some(numbers(&tensor)?),
-            name if layers.is_left_out(name) => {}
-            _ => out.push(rename(arch, layers.n, tensor)?),
+            // What nobody knows of a layer that guesses is as good as no such layer.
+            tensor_name
+                if layers.guesses(tensor_name) && name(arch, layers, tensor_name).is_none() => {}
+            _ => out.extend(states::restored(rename(arch, layers, tensor)?, layers.states)?),
         }
     }
     Ok((out, factors))
@@ -42,15 +45,16 @@ pub(super) fn translate(
 
 impl Layers {
     /// Whether a tensor is of a layer that guesses further tokens.
-    fn is_left_out(&self, name: &str) -> bool {
+    fn guesses(&self, name: &str) -> bool {
         let digits = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
         let layer = digits.and_then(|(digits, _)| digits.parse::<usize>().ok());
         layer.is_some_and(|layer| (self.n..self.n + self.guessing).contains(&layer))
     }
 }
 
-fn rename(arch: &Arch, n_layers: usize, tensor: Tensor) -> Result<Tensor, Error> {
-    let Some(name) = name(arch, n_layers, &tensor.name) else {
+fn rename(arch: &Arch, layers: &Layers, tensor: Tensor) -> Result<Tensor, Error> {
+    let n_layers = layers.n;
+    let Some(name) = name(arch, layers, &tensor.name) else {
         return Err(Error::Unsupported {
             file: tensor.file.to_path_buf(),
             what: format!("tensor {} in a {} of {n_layers} layers", tensor.name, arch.name),
@@ -68,22 +72,32 @@ fn rename(arch: &Arch, n_layers: usize, tensor: Tensor) -> Result<Tensor, Error>
 }
 
 /// The Hugging Face name of a tensor; `None` where the architecture has no such tensor.
-fn name(arch: &Arch, n_layers: usize, name: &str) -> Option<String> {
-    let (module, kind) = name.rsplit_once('.')?;
-    if !matches!(kind, "weight" | "bias") {
-        return None;
-    }
+fn name(arch: &Arch, layers: &Layers, name: &str) -> Option<String> {
+    let (module, kind) = match name.rsplit_once('.')? {
+        (module, kind @ ("weight" | "bias")) => (module, kind),
+        // Some have nothing behind their names.
+        _ => (name, ""),
+    };
     let Some(rest) = module.strip_prefix("blk.") else {
         return arch.model_module(module).map(|module| format!("{module}.{kind}"));
     };
     let (digits, module) = rest.split_once('.')?;
     let layer: usize = digits.parse().ok()?;
     // `+1` and `01` are numbers too, but not names that the converter writes.
-    if layer >= n_layers || layer.to_string() != digits {
+    if layer >= layers.n + layers.guessing || layer.to_string() != digits {
         return None;
+    }
+    if let Some(i) = layer.checked_sub(layers.n) {
+        if let (Guessing::Behind, Some(tensor)) = (arch.guessing, arch.lone_tensor(module)) {
+            return Some(format!("{}.{layer}.{tensor}", arch.layers()));
+        }
+        return arch.guessing_module(i, layers.n, module).map(|module| format!("{module}.{kind}"));
     }
     if let Some(tensor) = arch.lone_tensor(module) {
         return Some(format!("{}.{layer}.{tensor}", arch.layers()));
+    }
+    if kind.is_empty() {
+        return None;
     }
     let module = arch.layer_module(module)?;
     Some(format!("{}.{layer}.{module}.{kind}", arch.layers()))
@@ -97,7 +111,7 @@ fn less_one(tensor: &Tensor) -> Result<Tensor, Error> {
 }
 
 /// The numbers of a vector that the loader itself has to know.
-fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Error> {
+pub(super) fn numbers(tensor: &Tensor) -> Result<Vec<f32>, Error> {
     let Dtype::Float(float) = tensor.dtype else {
         return Err(Error::BadTensor {
             file: tensor.file.to_path_buf(),

@@ -3,8 +3,8 @@
 use super::super::data::{Rng, Rows, upload};
 use crate::ops::{ConvWeights, DeltaRows, DeltaWeights, Mamba2Weights};
 use crate::{
-    Backend, DeltaLayout, DeltaRule, GatedDelta, Mamba2, MambaGate, MambaScales, Recurrence,
-    ShortConv,
+    Backend, DeltaLayout, DeltaRule, GatedDelta, Mamba2, MambaGate, MambaScales, ReadOrder,
+    Recurrence, ShortConv,
 };
 
 /// A layer, and the rows of some sequences.
@@ -42,6 +42,7 @@ fn deltas() -> Vec<Recurrence> {
             eps,
             rule,
             layout,
+            read_order: ReadOrder::ByKeyHead,
         })
     };
     let layers = [
@@ -56,7 +57,13 @@ fn deltas() -> Vec<Recurrence> {
         ([3, 3, 21, 12], 3, ByKind, PerChannel),
         ([2, 2, 128, 128], 4, Apart, PerChannel),
     ];
-    layers.map(layer).to_vec()
+    let mut all = layers.map(layer).to_vec();
+    for i in [1, 4] {
+        let Recurrence::GatedDelta(spec) = &all[i] else { continue };
+        let read_order = ReadOrder::InTurn;
+        all.push(Recurrence::GatedDelta(GatedDelta { read_order, ..spec.clone() }));
+    }
+    all
 }
 
 fn mambas() -> Vec<Recurrence> {

@@ -4,7 +4,7 @@ use super::super::dense::norm_row;
 use super::super::{activate, dot, sigmoid};
 use super::{State, convolve_silu, softplus, weighted};
 use crate::ops::{DeltaWeights, RowNorm};
-use crate::{Activation, DeltaRule, GatedDelta, NormGain};
+use crate::{Activation, DeltaRule, GatedDelta, NormGain, ReadOrder};
 
 /// One row of all that a layer reads.
 #[derive(Clone, Copy)]
@@ -26,8 +26,12 @@ pub(super) fn step(
     let (q, kv) = qkv.split_at(spec.k_cols());
     let (k, v) = kv.split_at(spec.k_cols());
     let matrices = state.matrices.chunks_exact_mut(spec.k_dim * spec.v_dim);
-    let heads = v.chunks_exact(spec.v_dim).zip(out.chunks_exact_mut(spec.v_dim));
-    for (head, (matrix, (v, out))) in matrices.zip(heads).enumerate() {
+    for (head, (matrix, v)) in matrices.zip(v.chunks_exact(spec.v_dim)).enumerate() {
+        let at = match spec.read_order {
+            ReadOrder::ByKeyHead => head,
+            ReadOrder::InTurn => head % spec.group() * spec.k_heads + head / spec.group(),
+        };
+        let out = &mut out[at * spec.v_dim..][..spec.v_dim];
         let (k_head, within) = (head / spec.group(), head % spec.group());
         let of_head = |all: &[f32], scale| unit(&all[k_head * spec.k_dim..][..spec.k_dim], scale);
         let q = of_head(q, 1.0 / (spec.k_dim as f64).sqrt());

@@ -1,7 +1,8 @@
 //! Models in llama.cpp's files compute what transformers computes on their dequantised weights. The
 //! goldens come from `tools/goldens/gguf_logits.py`.
 
-use hearth_models::recipe;
+use backend::reference::Reference;
+use hearth_models::{Decoder, recipe};
 use weights::Checkpoint;
 
 use crate::common::{Golden, fixtures, floats, tokens};
@@ -100,5 +101,33 @@ fn gated_delta_rules() {
 fn mamba_beside_attention() {
     for case in ["granitehybrid", "granitehybrid_dense", "nemotron_h", "nemotron_h_moe"] {
         check(case);
+    }
+}
+
+/// Sizes that no tensor has are an error that names one, and nothing is made of them before.
+#[test]
+fn absurd_heads_are_refused() {
+    for (case, arch) in [("qwen35", "qwen35"), ("qwen3next", "qwen3next")] {
+        let path = fixtures().join("gguf").join(format!("{case}.gguf"));
+        let bytes = std::fs::read(&path).expect(case);
+        for (key, n) in
+            [("group_count", 6), ("time_step_rank", 2_000_000_000), ("inner_size", 192_000)]
+        {
+            let key = format!("{arch}.ssm.{key}");
+            let at = bytes.windows(key.len()).position(|part| part == key.as_bytes());
+            // Behind the key there is the number of its type, then its value.
+            let at = at.expect("the file has the key") + key.len() + 4;
+            let mut other = bytes.clone();
+            other[at..at + 4].copy_from_slice(&u32::to_le_bytes(n));
+            let opened = weights::gguf::from_bytes(&path, other.into());
+            let refused = match opened {
+                Err(_) => true,
+                Ok(model) => match recipe(&model.config) {
+                    Err(_) => true,
+                    Ok(spec) => Decoder::load(&spec, &model, &Reference).is_err(),
+                },
+            };
+            assert!(refused, "{case}: {key} = {n}");
+        }
     }
 }

@@ -68,9 +68,18 @@ impl Heads {
         head % group * self.k + head / group
     }
 
-    /// Rows of pieces of `len` each, of which there is one per value head.
-    fn by_key_head(&self, len: usize) -> Vec<usize> {
-        (0..self.v).flat_map(|head| (0..len).map(move |i| self.turn(head) * len + i)).collect()
+    /// A tensor of `before` rows and then `len` for each value head, these by key head.
+    fn by_key_head(&self, tensor: Tensor, before: usize, len: usize) -> Result<Tensor, Error> {
+        let all = self.v.checked_mul(len).and_then(|n| n.checked_add(before));
+        if all.is_none() || all != tensor.shape.first().copied() {
+            return Err(bad(
+                &tensor,
+                format!("{before} rows and {len} for each of {} heads", self.v),
+            ));
+        }
+        let of_head = |head: usize| (0..len).map(move |i| before + self.turn(head) * len + i);
+        let order: Vec<usize> = (0..before).chain((0..self.v).flat_map(of_head)).collect();
+        rows(tensor, &order)
     }
 }
 
@@ -82,17 +91,14 @@ pub(super) fn restored(tensor: Tensor, how: Restoring) -> Result<Vec<Tensor>, Er
         (_, "A_log") | (Restoring::Mamba2, _) if tensor.name.ends_with(".A_log") => {
             let logs = logs(&tensor)?;
             match how {
-                Restoring::InTurn(heads) => vec![rows(logs, &heads.by_key_head(1))?],
+                Restoring::InTurn(heads) => vec![heads.by_key_head(logs, 0, 1)?],
                 _ => vec![logs],
             }
         }
         (Restoring::Delta(_) | Restoring::InTurn(_), "conv1d.weight") => {
             let mut tensor = tensor;
             if let Restoring::InTurn(heads) = how {
-                let values = heads.by_key_head(heads.v_dim).into_iter();
-                let values = values.map(|row| row.saturating_add(2 * heads.k_cols));
-                let order: Vec<usize> = (0..2 * heads.k_cols).chain(values).collect();
-                tensor = rows(tensor, &order)?;
+                tensor = heads.by_key_head(tensor, heads.k_cols.saturating_mul(2), heads.v_dim)?;
             }
             // With its axes as MLX has them, because gains have the one as with MLX.
             if let [_, taps] = tensor.shape[..]
@@ -103,10 +109,13 @@ pub(super) fn restored(tensor: Tensor, how: Restoring) -> Result<Vec<Tensor>, Er
             vec![tensor]
         }
         (Restoring::InTurn(heads), "dt_bias" | "in_proj_a.weight" | "in_proj_b.weight") => {
-            vec![rows(tensor, &heads.by_key_head(1))?]
+            vec![heads.by_key_head(tensor, 0, 1)?]
         }
         (Restoring::Delta(heads), "in_proj_ba.weight") => {
             let group = heads.v / heads.k;
+            if heads.v.checked_mul(2) != tensor.shape.first().copied() {
+                return Err(bad(&tensor, format!("two rows for each of {} heads", heads.v)));
+            }
             let of = |second: usize| -> Vec<usize> {
                 let first = move |head: usize| head / group * 2 * group + second * group;
                 (0..heads.v).map(|head| first(head) + head % group).collect()
@@ -121,17 +130,17 @@ pub(super) fn restored(tensor: Tensor, how: Restoring) -> Result<Vec<Tensor>, Er
     })
 }
 
+fn bad(tensor: &Tensor, expected: String) -> Error {
+    let (file, found) = (tensor.file.to_path_buf(), tensor.describe());
+    Error::BadTensor { file, tensor: tensor.name.clone(), expected, found }
+}
+
 /// These rows of a tensor.
 fn rows(tensor: Tensor, order: &[usize]) -> Result<Tensor, Error> {
     let n = tensor.shape.first().copied().unwrap_or(0);
     let len = tensor.data.len() / n.max(1);
     if order.iter().any(|row| *row >= n) || len * n != tensor.data.len() {
-        return Err(Error::BadTensor {
-            file: tensor.file.to_path_buf(),
-            tensor: tensor.name.clone(),
-            expected: format!("{} rows or more", order.len()),
-            found: tensor.describe(),
-        });
+        return Err(bad(&tensor, format!("{} whole rows", order.len())));
     }
     let data: Vec<u8> =
         order.iter().flat_map(|row| &tensor.data[row * len..][..len]).copied().collect();

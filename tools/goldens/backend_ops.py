@@ -107,6 +107,9 @@ put("layer_norm_without_bias", F.layer_norm(first, (10,), gain, eps=1e-5))
 other = first.flip(0)[:, :4]
 put("flipped_x", other)
 put("joined", torch.cat([first, other], dim=-1))
+positions = first.flip(1).repeat(2, 1)
+put("positions", positions)
+put("placed", first + positions[torch.arange(3)])
 # A logit per head that its softmax counts with.
 sinks = random(heads, scale=2.0)
 put("sinks", sinks)

@@ -141,6 +141,13 @@ CASES |= {
         [T.Q8_0, T.Q4_0]),
 }
 
+# As above; a table of positions, and matrices that the converter turns over.
+CASES |= {
+    "gpt2": ("gpt2", "gpt2", dict(
+        vocab_size=VOCAB, n_embd=64, n_head=4, n_layer=2, n_positions=128, n_inner=96, layer_norm_epsilon=1e-5,
+        bos_token_id=1, eos_token_id=2), [T.Q8_0, T.Q4_0]),
+}
+
 DELTA = dict(
     layer_types=["linear_attention", "full_attention"], full_attention_interval=2, linear_num_key_heads=2,
     linear_num_value_heads=6, linear_key_head_dim=16, linear_value_head_dim=32, linear_conv_kernel_dim=4,
@@ -254,6 +261,14 @@ def gguf_name(arch, path):
     }
     if module in top:
         return f"{top[module]}.{kind}"
+    if arch == "gpt2":
+        top = {"transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm"}
+        parts = {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm",
+                 "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+        if module in top:
+            return f"{top[module]}.{kind}"
+        _, _, layer, part = module.split(".", 3)
+        return f"blk.{layer}.{parts[part]}.{kind}"
     _, _, layer, part = module.split(".", 3)
     if path.endswith("self_attn.sinks"):
         return f"blk.{layer}.attn_sinks.weight"
@@ -422,8 +437,9 @@ def tensors(arch, config, model, types, seed):
         state.pop("lm_head.weight", None)
     for path, p in state.items():
         w = p.numpy().astype(np.float32)
-        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(path.split(".")[-2])
-        permuted = arch in PERMUTED and heads
+        kind = path.split(".")[-2]
+        heads = arch in PERMUTED and {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(kind)
+        permuted = heads = heads and getattr(config, heads)
         if permuted:
             w = halves_to_pairs(w, heads)
         name = gguf_name(arch, path)
@@ -433,6 +449,8 @@ def tensors(arch, config, model, types, seed):
             w, restore = as_converted(arch, config, path, w)
         else:
             restore = lambda x: x
+        if arch == "gpt2" and ".c_" in path and w.ndim == 2:
+            w, restore = np.ascontiguousarray(w.T), lambda x: x.T
         if "ssm_conv1d" in name or name.endswith(("ssm_a", "ssm_d", "ssm_dt.bias")) or "norm" in name and arch in DELTAS:
             w = np.ascontiguousarray(w)
             out[name] = (w, T.F32)
@@ -442,7 +460,7 @@ def tensors(arch, config, model, types, seed):
             w = w.squeeze(1)
             out[name] = (w, T.F32)
             continue
-        if w.ndim == 1 or "ffn_gate_inp" in name or "norm" in name or name.endswith("bias"):
+        if w.ndim == 1 or "ffn_gate_inp" in name or "position" in name or "norm" in name or name.endswith("bias"):
             stored = w + 1 if arch == "gemma3" and "norm" in name else w
             out[name] = (stored.reshape(-1) if w.shape[0] == 1 else stored, T.F32)
             p.copy_(torch.from_numpy(restore(stored - 1 if arch == "gemma3" and "norm" in name else stored)))
@@ -465,6 +483,13 @@ def tensors(arch, config, model, types, seed):
 def metadata(writer, arch, config):
     rope_parameters = getattr(config, "rope_parameters", None) or {"rope_type": "default", "rope_theta": 10000.0}
     rope_parameters = rope_parameters.get("full_attention", rope_parameters)
+    if arch == "gpt2":
+        writer.add_context_length(config.n_positions)
+        writer.add_embedding_length(config.n_embd)
+        writer.add_block_count(config.n_layer)
+        writer.add_feed_forward_length(config.n_inner)
+        writer.add_head_count(config.n_head)
+        return writer.add_layer_norm_eps(config.layer_norm_epsilon)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)

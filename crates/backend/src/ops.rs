@@ -106,6 +106,8 @@ pub enum Output<'a, B: Memory + ?Sized> {
 pub trait DenseOps: Memory {
     /// `out[r] = table[token of row r] * scale`, one row per token of the batch.
     fn embed(&self, table: &Self::Weight, batch: &Self::Staged, scale: f32, out: &mut Self::Buf);
+    /// `x[r] += table[position of row r]`: what stands for positions where nothing is rotated.
+    fn add_positions(&self, table: &Self::Weight, batch: &Self::Staged, x: &mut Self::Buf);
     /// `x . w^T + bias`, to where `out` says.
     fn linear(
         &self,

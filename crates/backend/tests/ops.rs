@@ -93,6 +93,9 @@ fn row_ops_are_pytorchs() {
     let mut both = Reference.buf(60);
     Reference.join(&x, &golden.rows("flipped_x", 4), &mut both);
     golden.check("joined", &both);
+    let mut placed = golden.rows("x", 10);
+    Reference.add_positions(&golden.weight("positions", 10), &sequence(3), &mut placed);
+    golden.check("placed", &placed);
     let mut x = x;
     Reference.soft_cap(&mut x, 1.5);
     golden.check("soft_cap", &x);

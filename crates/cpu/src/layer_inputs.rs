@@ -15,7 +15,7 @@ thread_local! {
 }
 
 /// Calls `f` with room for `len` numbers of unspecified value.
-fn with_row(len: usize, f: impl FnOnce(&mut [f32])) {
+pub(crate) fn with_row(len: usize, f: impl FnOnce(&mut [f32])) {
     ROW.with_borrow_mut(|row| {
         if row.len() < len {
             row.resize(len, 0.0);

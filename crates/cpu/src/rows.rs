@@ -4,6 +4,7 @@
 use backend::ops::{DenseOps, Input, Output, RowNorm};
 use backend::{Activation, NormCenter};
 
+use crate::layer_inputs::with_row;
 use crate::linear;
 use crate::{Buf, Cpu, Staged, Vector, Weight, row_f32};
 
@@ -20,6 +21,20 @@ impl DenseOps for Cpu {
             row_f32(table, batch.tokens[r] as usize, out);
             out.iter_mut().for_each(|x| *x *= scale);
         });
+    }
+
+    fn add_positions(&self, table: &Weight, batch: &Staged, x: &mut Buf) {
+        let cols = table.cols();
+        assert_eq!(x.cols(), cols, "a position is as long as a row");
+        for span in &batch.spans {
+            let rows = &mut x.values_mut()[span.rows.start * cols..span.rows.end * cols];
+            self.each_row(rows, cols, |i, x| {
+                with_row(cols, |position| {
+                    row_f32(table, span.start + i, position);
+                    x.iter_mut().zip(&*position).for_each(|(x, y)| *x += y);
+                });
+            });
+        }
     }
 
     fn linear(&self, x: Input<'_, Cpu>, w: &Weight, bias: Option<&Vector>, out: Output<'_, Cpu>) {

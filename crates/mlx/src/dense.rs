@@ -4,11 +4,20 @@ use backend::ops::{DenseOps, Input, Output, RowNorm};
 use backend::{Activation, NormCenter, NormGain};
 
 use crate::ffi::{Array, Dtype, Fault, concatenate};
-use crate::{Buf, Mlx, Staged, Vector, Weight};
+use crate::{Buf, Mlx, Staged, Vector, Weight, indices};
 
 impl DenseOps for Mlx {
     fn embed(&self, table: &Weight, batch: &Staged, scale: f32, out: &mut Buf) {
         self.fill(out, || table.rows_of(batch.tokens()?, self.dtype)?.times(scale));
+    }
+
+    fn add_positions(&self, table: &Weight, batch: &Staged, x: &mut Buf) {
+        self.update(x, |x| {
+            let spans = batch.batch.spans.iter();
+            let places = spans.flat_map(|span| (0..span.rows.len()).map(|i| span.start + i));
+            let places: Vec<u32> = places.map(|place| place as u32).collect();
+            x.add(&table.rows_of(&indices(&places)?, self.dtype)?)
+        });
     }
 
     fn linear(&self, x: Input<'_, Mlx>, w: &Weight, bias: Option<&Vector>, out: Output<'_, Mlx>) {

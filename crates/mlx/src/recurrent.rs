@@ -9,7 +9,8 @@ use backend::ops::{
     ConvWeights, DeltaRows, DeltaWeights, DeviceError, Mamba2Weights, RecurrentOps,
 };
 use backend::{
-    DeltaPlace, DeltaRule, GatedDelta, Mamba2, MambaGate, Recurrence, ShortConv, SlotId, Span,
+    DeltaPlace, DeltaRule, GatedDelta, Mamba2, MambaGate, ReadOrder, Recurrence, ShortConv, SlotId,
+    Span,
 };
 
 use crate::dense::softplus;
@@ -120,6 +121,13 @@ impl Walk {
     }
 }
 
+/// Rows whose value heads lie by key head, with these in turn.
+fn in_turn(y: &Array, spec: &GatedDelta) -> Result<Array, Fault> {
+    let (rows, cols) = (y.dim(0), spec.v_cols());
+    let heads = y.reshape(&[rows, spec.k_heads, spec.group(), spec.v_dim])?;
+    heads.transpose(&[0, 2, 1, 3])?.reshape(&[rows, cols])
+}
+
 impl RecurrentOps for Mlx {
     type States = States;
 
@@ -145,7 +153,10 @@ impl RecurrentOps for Mlx {
                 let mut walk = states.walk(span, &parts.qkv)?;
                 let y = delta_rows(&mut walk, span, &parts, weights, spec)?;
                 states.keep(span, &walk)?;
-                Ok(y)
+                match spec.read_order {
+                    ReadOrder::ByKeyHead => Ok(y),
+                    ReadOrder::InTurn => in_turn(&y, spec),
+                }
             })
         });
     }

@@ -21,6 +21,7 @@ use crate::{Error, ModelSpec};
 pub struct Decoder<B: Backend> {
     spec: ModelSpec,
     embed: B::Weight,
+    positions: Option<B::Weight>,
     layer_inputs: Option<LayerInputsWeights<B>>,
     /// The steps of all layers, one after the other.
     steps: Vec<StepWeights<B>>,
@@ -170,6 +171,8 @@ impl<B: Backend> Decoder<B> {
         let loader = Loader::new(spec, checkpoint)?;
         let spec = loader.spec().clone();
         let embed = b.weight(&[loader.matrix(&spec.embedding())?]);
+        let table = spec.position_table().map(|table| loader.matrix(&table)).transpose()?;
+        let positions = table.map(|table| b.weight(&[table]));
         let layer_inputs = LayerInputsWeights::load(&loader, b)?;
         let (mut steps, mut n_mixing) = (Vec::new(), 0);
         for (i, layer) in spec.layers.iter().enumerate() {
@@ -196,7 +199,17 @@ impl<B: Backend> Decoder<B> {
             }
         };
         let notes = loader.into_notes();
-        Ok(Decoder { embed, layer_inputs, steps, n_mixing, final_norm, head, notes, spec })
+        Ok(Decoder {
+            embed,
+            positions,
+            layer_inputs,
+            steps,
+            n_mixing,
+            final_norm,
+            head,
+            notes,
+            spec,
+        })
     }
 
     /// The recipe this was made from, its head settled.
@@ -220,6 +233,9 @@ impl<B: Backend> Decoder<B> {
     /// Does nothing but call ops, and allocates nothing.
     pub fn forward(&self, b: &B, batch: &B::Staged, store: &mut Store<B>, s: &mut Scratch<B>) {
         self.embed(b, batch, s);
+        if let Some(table) = &self.positions {
+            b.add_positions(table, batch, &mut s.x);
+        }
         if let Some(inputs) = &self.layer_inputs {
             inputs.forward(b, batch, s);
         }

@@ -16,7 +16,9 @@ use crate::Error;
 use crate::mixers::conv::Conv;
 use crate::mixers::gated_delta;
 use crate::modules::{Linear, Module};
-use crate::recipe::{Bias, Branch, Correction, Ffn, Head, Layer, Mixer, ModelSpec, Norm};
+use crate::recipe::{
+    Bias, Branch, Correction, Ffn, Head, Layer, Mixer, ModelSpec, Norm, Orientation,
+};
 
 /// Everything that may belong to a module of a checkpoint.
 const SUFFIXES: &[&str] = &[
@@ -44,6 +46,8 @@ const NORMS: &[&str] = &[
 ];
 /// Norms that some families have on queries.
 const HEAD_NORMS: &[&str] = &["q_norm", "q_layernorm", "query_layernorm"];
+/// What follows from the config, and old files have all the same: frequencies, and masks.
+const CONSTANTS: &[&str] = &[".inv_freq", ".attn.bias", ".attn.masked_bias"];
 /// How many ignored tensors a note names.
 const NAMED: usize = 3;
 
@@ -60,6 +64,7 @@ impl<'a> Loader<'a> {
         let mut loader = Loader { spec: spec.clone(), checkpoint, notes: Vec::new() };
         loader.settle_names();
         loader.settle_head()?;
+        loader.settle_orientation();
         loader.settle_gains();
         loader.refuse_factors_of_mlx()?;
         loader.settle_corrections();
@@ -97,6 +102,25 @@ impl<'a> Loader<'a> {
             }
             (Head::Separate | Head::Tied, _) => Ok(()),
         }
+    }
+
+    /// Some programs turn the matrices of layers over when they convert a model. A fused projection to
+    /// q, k and v is never square.
+    fn settle_orientation(&mut self) {
+        if self.spec.orientation != Orientation::Either {
+            return;
+        }
+        let is_wide = |module: Module| match module {
+            Module::Linear(linear) if linear.rows != linear.cols => {
+                let stored = self.checkpoint.tensor(&format!("{}.weight", linear.name))?;
+                Some(stored.shape == [linear.cols, linear.rows])
+            }
+            _ => None,
+        };
+        self.spec.orientation = match self.spec.modules().into_iter().find_map(is_wide) {
+            Some(true) => Orientation::ByInput,
+            Some(false) | None => Orientation::ByOutput,
+        };
     }
 
     /// MLX adds the one to the gains of models with gated delta layers when it converts them, which
@@ -195,8 +219,8 @@ impl<'a> Loader<'a> {
                 used.extend(self.checkpoint.names_in(place));
             }
         }
-        // Old files carry a table of frequencies that follows from the config.
-        let is_ignored = |name: &&str| !used.contains(name) && !name.ends_with(".inv_freq");
+        let is_derived = |name: &str| CONSTANTS.iter().any(|end| name.ends_with(end));
+        let is_ignored = |name: &&str| !used.contains(name) && !is_derived(name);
         let ignored: Vec<&str> = self.checkpoint.names().filter(is_ignored).collect();
         if let Some(first) = ignored.get(..NAMED.min(ignored.len())).filter(|f| !f.is_empty()) {
             let dots = if ignored.len() > NAMED { ", …" } else { "" };
@@ -219,8 +243,17 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Whether the matrix of a linear layer is turned over when it is loaded.
+    fn is_turned(&self, linear: &Linear) -> bool {
+        self.spec.orientation == Orientation::ByInput && self.spec.is_in_layer(&linear.name)
+    }
+
     /// The matrix of a linear layer.
     pub(crate) fn matrix(&self, linear: &Linear) -> Result<Matrix, Error> {
+        if self.is_turned(linear) {
+            let stored = self.checkpoint.matrix(&linear.name, linear.cols, linear.rows)?;
+            return Ok(stored.transposed()?);
+        }
         Ok(self.checkpoint.matrix(&linear.name, linear.rows, linear.cols)?)
     }
 
@@ -266,6 +299,7 @@ impl<'a> Loader<'a> {
     /// Bytes of one module that do not stay where the checkpoint has them.
     pub(crate) fn n_copied_bytes(&self, module: &Module) -> Result<u64, Error> {
         Ok(match module {
+            Module::Linear(linear) if self.is_turned(linear) => self.n_bytes(module)?,
             Module::Linear(linear) | Module::Embedding(linear) => {
                 let biases = self.biases(std::slice::from_ref(linear))?;
                 biases.map_or(0, |biases| 4 * biases.len() as u64)

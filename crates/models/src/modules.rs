@@ -5,7 +5,9 @@
 
 use backend::{Latent, NormGain};
 
-use crate::recipe::{Bias, Branch, Head, JoinedRows, Layer, LayerScalars, ModelSpec, Norm, Place};
+use crate::recipe::{
+    Bias, Branch, Head, JoinedRows, Layer, LayerScalars, ModelSpec, Norm, Place, Positions,
+};
 use crate::{ffn, mixers};
 
 /// One named piece of a model.
@@ -198,6 +200,7 @@ impl ModelSpec {
     /// Every named piece, the embedding first. A head that the config leaves open is listed.
     pub fn modules(&self) -> Vec<Module> {
         let mut list = vec![Module::Embedding(self.embedding())];
+        list.extend(self.position_table().map(Module::Embedding));
         list.extend(self.layer_input_modules());
         for (i, layer) in self.layers.iter().enumerate() {
             list.extend(self.layer_modules(i, layer));
@@ -233,6 +236,16 @@ impl ModelSpec {
         Linear::new(format!("model.{}", self.embed), self.vocab, self.hidden)
     }
 
+    /// What is added to embeddings, if there is such a table.
+    pub(crate) fn position_table(&self) -> Option<Linear> {
+        match self.positions {
+            Positions::Absent => None,
+            Positions::Table(name) => {
+                Some(Linear::new(format!("model.{name}"), self.max_positions, self.hidden))
+            }
+        }
+    }
+
     pub(crate) fn lm_head(&self) -> Linear {
         let (name, rows, cols) = ("lm_head".into(), self.vocab, self.hidden);
         Linear { name, rows, cols, bias: self.head_bias }
@@ -240,7 +253,7 @@ impl ModelSpec {
 
     pub(crate) fn final_norm_name(&self) -> String {
         match &self.place {
-            Place::Trunk => self.final_norm.name_in("model"),
+            Place::Trunk { .. } => self.final_norm.name_in("model"),
             Place::Draft { parent, .. } => self.final_norm.name_in(parent),
         }
     }
@@ -248,6 +261,13 @@ impl ModelSpec {
     /// The name of layer `i`, which its parts begin with.
     pub(crate) fn layer_name(&self, i: usize) -> String {
         self.place.layer_name(i)
+    }
+
+    /// Whether a part of this name is one of a layer.
+    pub(crate) fn is_in_layer(&self, name: &str) -> bool {
+        let first = self.layer_name(0);
+        let all = first.strip_suffix('0').unwrap_or(&first);
+        name.starts_with(all)
     }
 
     /// The layers with their names, to change.

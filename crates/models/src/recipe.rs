@@ -29,12 +29,16 @@ pub struct ModelSpec {
     pub embed: &'static str,
     /// What embedded tokens are multiplied with.
     pub embed_scale: f32,
+    /// What stands for positions, where nothing is rotated.
+    pub positions: Positions,
     /// What tokens bring along for every layer besides, if anything.
     pub layer_inputs: Option<LayerInputs>,
     /// The distinct rotations; layers name theirs by index.
     pub ropes: Vec<Rope>,
     /// The layers, first one first.
     pub layers: Vec<Layer>,
+    /// How a checkpoint has their matrices.
+    pub orientation: Orientation,
     /// What the residual stream is multiplied with after each layer.
     pub layer_scalars: LayerScalars,
     /// The norm before the head.
@@ -73,6 +77,27 @@ pub struct LayerInputs {
     pub width: usize,
     /// Added to the mean square of a layer's columns of the projection.
     pub eps: f32,
+}
+
+/// What stands for the position of a token beside rotations and windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// Nothing.
+    Absent,
+    /// A row of a table of this name, with one for each of `max_positions`, is added to the embedding.
+    Table(&'static str),
+}
+
+/// How a checkpoint may have the matrices of layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orientation {
+    /// A row for each output.
+    ByOutput,
+    /// A row for each input, unless a converter has turned them over, which shows in the shape of one
+    /// that is not square.
+    Either,
+    /// A row for each input.
+    ByInput,
 }
 
 /// What the residual stream is multiplied with after each layer.

@@ -11,8 +11,8 @@ use backend::{
 use crate::config::{Config, wrong};
 use crate::recipe::{
     AttentionMixer, Bias, Correction, Ffn, GateUp, GatedFfn, Head, HeadNorm, JoinedRows,
-    KeysValues, Layer, LayerScalars, Mixer, MoeFfn, Norm, Norms, OutGate, Place, Qkv, Router,
-    Shared, Step, ValueNorm,
+    KeysValues, Layer, LayerScalars, Mixer, MoeFfn, Norm, Norms, Orientation, OutGate, Place,
+    Positions, Qkv, Router, Shared, Step, ValueNorm,
 };
 use crate::rope::RopeShape;
 use crate::{Error, ModelSpec};
@@ -192,16 +192,18 @@ impl Trunk {
             max_positions: self.max_positions,
             embed: "embed_tokens",
             embed_scale: 1.0,
+            positions: Positions::Absent,
             layer_inputs: None,
             ropes,
             layers,
+            orientation: Orientation::ByOutput,
             layer_scalars: LayerScalars::Absent,
             final_norm: self.norm("norm"),
             head: self.head,
             head_bias: Bias::Absent,
             logit_scale: 1.0,
             final_soft_cap: None,
-            place: Place::Trunk,
+            place: Place::Trunk { layers: "layers" },
             drafts: Vec::new(),
             kv_format: KvFormat::default(),
         }

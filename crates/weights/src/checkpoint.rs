@@ -153,7 +153,7 @@ impl Checkpoint {
     }
 
     /// The tensor of this full name; where there is none, the one that differs only by the
-    /// `model.`, `language_model.` or `backbone.` before it.
+    /// `model.`, `language_model.`, `backbone.` or `transformer.` before it.
     pub fn tensor(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name).or_else(|| self.tensors.get(self.aliases.get(canonical(name))?))
     }
@@ -236,9 +236,9 @@ impl Checkpoint {
 }
 
 /// What programs put before names.
-const PREFIXES: [&str; 3] = ["model.", "language_model.", "backbone."];
+const PREFIXES: [&str; 4] = ["model.", "language_model.", "backbone.", "transformer."];
 
-/// A name without the `model.`, `language_model.` and `backbone.` before it, in any order and number.
+/// A name without the `model.`, `language_model.`, `backbone.` and `transformer.` before it, in any order and number.
 /// Programs disagree on them, and a config's keys often follow another convention than the tensors.
 pub(crate) fn canonical(name: &str) -> &str {
     let shorter = |name| PREFIXES.iter().find_map(|prefix| str::strip_prefix(name, prefix));

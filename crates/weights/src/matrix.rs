@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::{
-    Float, Packing,
+    Error, Float, Packing,
     float::{E2M1, e4m3, e8m0},
     gguf,
 };
@@ -79,6 +79,29 @@ impl Matrix {
             .copied()
             .collect();
         (Packing::Fp8Blocks { rows: 1, cols }, scales.into())
+    }
+
+    /// Rows and columns exchanged, in memory of its own.
+    ///
+    /// # Errors
+    /// A packing that has several numbers of a row together.
+    pub fn transposed(&self) -> Result<Matrix, Error> {
+        let Packing::Plain(float) = self.packing else {
+            return Err(Error::Unsupported {
+                file: self.name.clone().into(),
+                what: "a packed matrix with a row for each input".into(),
+                advice: "use an unquantized version of the model, or one that MLX has converted"
+                    .into(),
+            });
+        };
+        let (rows, cols, len) = (self.rows, self.cols, float.n_bytes());
+        let mut data = vec![0; self.data.len()];
+        for (row, numbers) in self.data.chunks_exact((cols * len).max(1)).enumerate() {
+            for (col, number) in numbers.chunks_exact(len).enumerate() {
+                data[(col * rows + row) * len..][..len].copy_from_slice(number);
+            }
+        }
+        Ok(Matrix { rows: cols, cols: rows, data: data.into(), ..self.clone() })
     }
 
     /// One row as f32: the definition of every packing. Products and sums are rounded to f32 one by

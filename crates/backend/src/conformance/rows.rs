@@ -9,7 +9,7 @@ use super::data::{Rng, Rows, batch, download, upload};
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::{Input, Output, RowNorm};
 use crate::reference::Reference;
-use crate::{Activation, Backend, NormCenter, NormGain};
+use crate::{Activation, BLOCK, Backend, Batch, NormCenter, NormGain, Span};
 use experts::Mixture;
 use latent::LatentOp;
 
@@ -17,6 +17,7 @@ use latent::LatentOp;
 #[derive(Debug)]
 enum RowOp {
     Embed { table: Matrix, scale: f32 },
+    AddPositions { table: Matrix },
     Linear { parts: Vec<Matrix>, bias: Option<Vec<f32>>, form: Form },
     Norm { center: NormCenter, gain: Vec<f32>, kind: NormGain, bias: Option<Vec<f32>> },
     Add { cols: usize, scale: f32 },
@@ -52,6 +53,7 @@ impl RowOp {
     fn name(&self) -> String {
         match self {
             RowOp::Embed { table, .. } => format!("embed {}", table.name),
+            RowOp::AddPositions { table } => format!("add_positions {}", table.name),
             RowOp::Linear { parts, bias, form } => {
                 let parts: Vec<String> =
                     parts.iter().map(|m| format!("{} {}x{}", m.name, m.rows, m.cols)).collect();
@@ -74,6 +76,10 @@ impl RowOp {
                 let data = (0..n).map(|_| rng.below(table.rows) as f32).collect();
                 return vec![Rows { rows: n, cols: 1, data }];
             }
+            RowOp::AddPositions { table } => {
+                let data = (0..n).map(|_| rng.below(table.rows) as f32).collect();
+                return vec![Rows { rows: n, cols: 1, data }, rng.rows(n, table.cols)];
+            }
             RowOp::Linear { parts, form: Form::Onto, .. } => vec![parts[0].cols, n_outputs(parts)],
             RowOp::Linear { parts, .. } => vec![parts[0].cols],
             RowOp::Norm { gain, .. } => vec![gain.len()],
@@ -92,7 +98,7 @@ impl RowOp {
 
     fn out_cols(&self) -> usize {
         match self {
-            RowOp::Embed { table, .. } => table.cols,
+            RowOp::Embed { table, .. } | RowOp::AddPositions { table } => table.cols,
             RowOp::Linear { parts, form: Form::Gated(..), .. } => n_outputs(parts) / 2,
             RowOp::Linear { parts, .. } => n_outputs(parts),
             RowOp::Norm { gain, .. } => gain.len(),
@@ -131,6 +137,13 @@ impl RowOp {
                 let tokens = inputs[0].data.iter().map(|token| *token as u32).collect();
                 device.stage(&batch(tokens), &mut staged);
                 device.embed(&device.weight(std::slice::from_ref(table)), &staged, *scale, &mut out)
+            }
+            RowOp::AddPositions { table } => {
+                let mut staged = device.staged(n);
+                device.stage(&apart(&inputs[0].data), &mut staged);
+                out = bufs.swap_remove(1);
+                let table = device.weight(std::slice::from_ref(table));
+                device.add_positions(&table, &staged, &mut out)
             }
             RowOp::Linear { parts, bias, form } => {
                 let bias = bias.as_deref().map(|bias| device.vector(bias));
@@ -179,6 +192,16 @@ impl RowOp {
         }
         download(device, &out, n, self.out_cols())
     }
+}
+
+/// A sequence for each row, at these positions.
+fn apart(positions: &[f32]) -> Batch {
+    let span = |(r, position): (usize, &f32)| {
+        let start = *position as usize;
+        Span::new(r..r + 1, start, (0..=(start / BLOCK) as u32).collect())
+    };
+    let spans = positions.iter().enumerate().map(span).collect();
+    Batch { tokens: vec![0; positions.len()], spans, want: Vec::new() }
 }
 
 impl Form {
@@ -271,6 +294,10 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
     // Drawn apart, so that the numbers of those before stay what they were.
     ops.extend(packing_ops(compressed_packings(), &mut Rng::new(21)));
     ops.extend(latent::ops(&mut Rng::new(22), packings()));
+    let rng = &mut Rng::new(23);
+    for packing in [Packing::Plain(Float::Bf16), Packing::Gguf(GgufType::Q8_0)] {
+        ops.push(RowOp::AddPositions { table: rng.matrix(packing, 70, 96) });
+    }
     ops.extend([(1, 1), (7, 64), (577, 32)].map(|(left, right)| RowOp::Join { left, right }));
     ops
 }

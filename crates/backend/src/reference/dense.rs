@@ -14,6 +14,15 @@ impl DenseOps for Reference {
         }
     }
 
+    fn add_positions(&self, table: &Weight, batch: &Batch, x: &mut Buf) {
+        for span in &batch.spans {
+            for (i, r) in span.rows.clone().enumerate() {
+                let row = table.row(span.start + i);
+                x.row_mut(r).iter_mut().zip(row).for_each(|(x, y)| *x += y);
+            }
+        }
+    }
+
     fn linear(
         &self,
         x: Input<'_, Reference>,

@@ -67,6 +67,7 @@ families! {
     glm4: "glm4";
     glm4_moe: "glm4_moe";
     glm4_moe_lite: "glm4_moe_lite";
+    gpt2: "gpt2";
     gpt_oss: "gpt_oss";
     granite: "granite";
     granitemoe: "granitemoe";

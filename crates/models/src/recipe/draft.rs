@@ -3,7 +3,7 @@
 //!
 //! A model is whole without them, and most files lack them; who guesses when is nobody's business here.
 
-use super::{Layer, ModelSpec, Norm};
+use super::{Layer, ModelSpec, Norm, Positions};
 
 /// A layer that guesses, between what joins its two inputs and the model's own output matrix.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +38,11 @@ pub enum PairOrder {
 /// Where the layers and the final norm of a model lie in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Where those of every model do.
-    Trunk,
+    /// Where those of nearly every model do.
+    Trunk {
+        /// What layers are called, before their numbers: usually `layers`.
+        layers: &'static str,
+    },
     /// Where a draft head has its only layer and its norm.
     Draft {
         /// The full name of the layer.
@@ -53,7 +56,7 @@ impl Place {
     /// The name of layer `i`, which its parts begin with.
     pub(crate) fn layer_name(&self, i: usize) -> String {
         match self {
-            Place::Trunk => format!("model.layers.{i}"),
+            Place::Trunk { layers } => format!("model.{layers}.{i}"),
             Place::Draft { layer, .. } => layer.clone(),
         }
     }
@@ -63,6 +66,7 @@ impl Draft {
     /// The head as a model of one layer, which shares embedding and output matrix with `trunk`.
     pub(crate) fn body(&self, trunk: &ModelSpec) -> ModelSpec {
         ModelSpec {
+            positions: Positions::Absent,
             layer_inputs: None,
             layers: vec![self.layer.clone()],
             final_norm: self.final_norm.clone(),

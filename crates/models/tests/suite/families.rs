@@ -4,6 +4,7 @@
 mod dense;
 mod first;
 mod gemma;
+mod gpt;
 mod mla;
 mod moe;
 mod state;

@@ -89,6 +89,11 @@ fn convolutions_and_attention() {
     check("lfm2moe");
 }
 
+#[test]
+fn a_table_of_positions() {
+    check("gpt2");
+}
+
 /// Value heads by key head and in turn.
 #[test]
 fn gated_delta_rules() {

@@ -277,6 +277,22 @@ pub(super) const ARCHS: &[Arch] = &[
         states: States::Mamba2,
         ..permuted("granitehybrid", "granitemoehybrid", "GraniteMoeHybridForCausalLM")
     },
+    Arch {
+        layer: &[
+            ("attn_norm", "ln_1"),
+            ("attn_qkv", "attn.c_attn"),
+            ("attn_output", "attn.c_proj"),
+            ("ffn_norm", "ln_2"),
+            ("ffn_up", "mlp.c_fc"),
+            ("ffn_down", "mlp.c_proj"),
+        ],
+        model: &[
+            ("token_embd", "model.wte"),
+            ("position_embd", "model.wpe"),
+            ("output_norm", "model.ln_f"),
+        ],
+        ..plain("gpt2", "gpt2", "GPT2LMHeadModel")
+    },
     nemotron("nemotron_h"),
     nemotron("nemotron_h_moe"),
     Arch {
@@ -481,7 +497,11 @@ impl Arch {
 
     /// What the names of layers begin with.
     pub(super) fn layers(&self) -> &'static str {
-        if self.model_type == "bert" { "encoder.layer" } else { "model.layers" }
+        match self.model_type {
+            "bert" => "encoder.layer",
+            "gpt2" => "model.h",
+            _ => "model.layers",
+        }
     }
 }
 

@@ -159,14 +159,13 @@ fn sizes(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Resu
 
 /// As many as there are rows of the embedding; they equal the tokens, except in broken files.
 fn vocab_size(hyper: &Hyper, tensors: &[Tensor]) -> Result<u64, Error> {
-    let embedding = tensors.iter().find(|tensor| {
-        [
-            "model.embed_tokens.weight",
-            "model.embeddings.weight",
-            "embeddings.word_embeddings.weight",
-        ]
-        .contains(&tensor.name.as_str())
-    });
+    const NAMES: [&str; 4] = [
+        "model.embed_tokens.weight",
+        "model.embeddings.weight",
+        "model.wte.weight",
+        "embeddings.word_embeddings.weight",
+    ];
+    let embedding = tensors.iter().find(|tensor| NAMES.contains(&tensor.name.as_str()));
     if let Some(&rows) = embedding.and_then(|tensor| tensor.shape.first()) {
         return Ok(rows as u64);
     }
@@ -264,6 +263,9 @@ fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Res
         }
         "lfm2" => convolutions(hyper, out)?,
         "qwen3next" | "qwen35" | "qwen35moe" => states::delta(hyper, out)?,
+        "gpt2" => {
+            out.insert("hidden_act".into(), json!("gelu_new"));
+        }
         "granitehybrid" => hybrids::granite(hyper, tensors, out)?,
         "nemotron_h" | "nemotron_h_moe" => hybrids::nemotron(hyper, tensors, out)?,
         "deepseek2" => deepseek::latent(hyper, out)?,

@@ -152,7 +152,7 @@ fn rows(tensor: Tensor, order: &[usize]) -> Result<Tensor, Error> {
 /// The logarithms of rates, which files have with a minus before them.
 fn logs(tensor: &Tensor) -> Result<Tensor, Error> {
     let rates = numbers(tensor)?;
-    if let Some(rate) = rates.iter().find(|rate| !(**rate < 0.0)) {
+    if let Some(rate) = rates.iter().find(|rate| rate.is_nan() || **rate >= 0.0) {
         return Err(Error::BadTensor {
             file: tensor.file.to_path_buf(),
             tensor: tensor.name.clone(),

@@ -46,6 +46,16 @@ impl Meter {
         self.0.set_position(n);
     }
 
+    /// What is being done now.
+    pub(crate) fn say(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+    }
+
+    /// A line that stays; also where there is no terminal.
+    pub(crate) fn above(&self, line: &str) {
+        self.0.suspend(|| eprintln!("{line}"));
+    }
+
     /// `n` in all are done.
     pub(crate) fn set(&self, n: u64) {
         self.0.set_position(n);

@@ -26,8 +26,8 @@ pub use memory::{Buf, Staged, StagedSpan, Vector, Weight};
 pub(crate) use pack::row_f32;
 pub use pool::{Block, BlockMut, Pool};
 pub use recurrent::States;
-pub use simd::Isa;
 pub(crate) use simd::Kernels;
+pub use simd::{Isa, multiply_adds_int8};
 
 /// How a [`Cpu`] works.
 #[derive(Clone, Debug, Default)]

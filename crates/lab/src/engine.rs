@@ -83,6 +83,7 @@ pub enum Format {
     /// A folder with Hugging Face's.
     Hf,
     /// A name that the server knows.
+    #[serde(rename = "served")]
     Name,
 }
 
@@ -148,12 +149,13 @@ pub struct Values {
 
 impl Values {
     /// `program`: where the engine is. `model`: path or name of the model. `model_name`: its name without
-    /// folders and ending. `port`: a free one. `threads`. `users`: most at once. `context`: tokens of
+    /// folders and ending. `first`: what the server calls its first model, asked when it is ready. `port`: a free one. `threads`. `users`: most at once. `context`: tokens of
     /// each. `context_all`: of all together. `work`: a folder that outlives a restart.
     pub const NAMES: &[&str] = &[
         "program",
         "model",
         "model_name",
+        "first",
         "port",
         "threads",
         "users",

@@ -5,16 +5,20 @@
 //! here prints or reads flags. From a plan come records (`run`), from records measures with their doubts
 //! (`measure`, `flag`), from measures of several runs summaries and verdicts (`stats`).
 
+pub mod chart;
 pub mod client;
 pub mod clock;
 pub mod engine;
 mod error;
+pub mod export;
 pub mod flag;
 pub mod journal;
+pub mod lang;
 pub mod measure;
 pub mod plan;
 pub mod prompt;
 pub mod record;
+pub mod results;
 pub mod rng;
 pub mod run;
 pub mod stats;

@@ -269,6 +269,15 @@ impl Plan {
         }
     }
 
+    /// Says where a program is that would otherwise be looked for by its name alone.
+    pub fn find_program(&mut self, name: &str, program: &Path) {
+        for arm in &mut self.arms {
+            if arm.engine.program.as_deref() == Some(name) {
+                arm.engine.program = Some(program.display().to_string());
+            }
+        }
+    }
+
     /// Resolves names of models, such as the short ones of `hearth pull`, by whoever knows them.
     ///
     /// # Errors

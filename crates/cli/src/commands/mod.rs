@@ -7,6 +7,7 @@ mod completions;
 mod convert;
 mod doctor;
 mod info;
+mod lab;
 mod launch;
 mod models;
 mod perplexity;
@@ -39,6 +40,7 @@ pub(crate) enum Command {
     Rm(rm::Args),
     Convert(convert::Args),
     Bench(bench::Args),
+    Lab(lab::Args),
     Perplexity(perplexity::Args),
     Verify(verify::Args),
     Doctor(doctor::Args),
@@ -58,6 +60,7 @@ pub(crate) fn run(command: Command, env: &Environment, out: &mut dyn Write) -> R
         Command::Rm(args) => rm::run(&args, env, out),
         Command::Convert(args) => convert::run(&args, env, out),
         Command::Bench(args) => bench::run(&args, env, out),
+        Command::Lab(args) => lab::run(args, env, out),
         Command::Perplexity(args) => perplexity::run(&args, env, out),
         Command::Verify(args) => verify::run(&args, env, out),
         Command::Doctor(args) => doctor::run(&args, env, out),

@@ -38,6 +38,7 @@ mod ops_tests;
 mod ops_whole;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod ops_wide;
+mod peak_int8;
 mod scalar;
 mod stored;
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub(crate) use ops_delta::{
     Convolution, ConvolutionEnd, Decay, DeltaStep, STATE_COLS, StateRow, Write,
 };
 pub(crate) use ops_whole::Queries;
+pub use peak_int8::multiply_adds_int8;
 pub(crate) use stored::{
     Keys, Values, keys_head, keys_len, paired, value_cell, values_head, values_len,
 };

@@ -182,7 +182,9 @@ impl<'a> Bench<'a> {
                 self.journal.write(&record)?;
             }
         }
-        self.stop(&mut served, block)
+        self.stop(&mut served, block)?;
+        served.clean();
+        Ok(())
     }
 
     fn missing(&self, model: &Model, arm: &Arm, block: u32) -> Vec<(&'a Workload, Cell)> {

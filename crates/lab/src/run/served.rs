@@ -116,6 +116,10 @@ impl<'a> Served<'a> {
                 }
             }
         };
+        if engine.model.contains("{first}") {
+            let first = self.first_model().ok_or("it does not say which models it has")?;
+            self.values.values.insert("first", first);
+        }
         let mut fields = self.plan.sampling.clone();
         fields.extend(engine.fields.clone());
         let model = self.values.fill(&engine.model);
@@ -123,10 +127,22 @@ impl<'a> Served<'a> {
         Ok(ready)
     }
 
+    fn first_model(&self) -> Option<String> {
+        let models: serde_json::Value =
+            serde_json::from_str(&self.http().get("/v1/models")?).ok()?;
+        models["data"][0]["id"].as_str().map(str::to_owned)
+    }
+
     /// Ends it; most bytes of memory that it had.
     pub(super) fn stop(&mut self) -> Option<(u64, u64)> {
         let process = self.process.take()?;
         process.memory()
+    }
+
+    /// Removes what it kept on disk; the next block begins with nothing.
+    pub(super) fn clean(&self) {
+        // What cannot be removed is in nobody's way: prompts never begin alike twice.
+        let _ = std::fs::remove_dir_all(&self.values.values["work"]);
     }
 
     /// Empties its cache, where its recipe says how. Whether that worked shows in cached tokens.

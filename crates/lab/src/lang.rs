@@ -26,7 +26,7 @@ impl Lang {
 
     /// What an English text of a report is in this language. One that nobody translated stays as it is:
     /// names of engines and models do.
-    pub fn say<'a>(self, english: &'a str) -> &'a str {
+    pub fn say(self, english: &str) -> &str {
         match self {
             Lang::En => english,
             Lang::ZhTw => {
@@ -76,7 +76,8 @@ const WORDS: &[(&str, &str)] = &[
         "方框為中間一半，鬚線為全部；圓點為單次測試。",
     ),
     ("Both scales are logarithmic.", "兩軸皆為對數刻度。"),
-    ("dashed: published by others, on other machines", "虛線：他人在其他機器上公布的數據"),
+    ("Dashed: published by others, on other machines.", "虛線：他人在其他機器上公布的數據。"),
+    ("The scale is logarithmic.", "縱軸為對數刻度。"),
     ("Measured on", "測試環境"),
     ("processor", "處理器"),
     ("memory", "記憶體"),

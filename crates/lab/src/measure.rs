@@ -312,9 +312,13 @@ impl Run {
         }
         values.extend(gaps(&sound));
         values.extend(self.energy(&sound));
-        if self.users() > 1 {
+        let users = self.users();
+        if users > 1 {
             // Bandwidth is shared: a user's rate says nothing about it.
             values.retain(|value| value.0 != Measure::Roofline && value.0 != Measure::DecodeTps);
+        }
+        // One user is the first point of a curve over users.
+        if users > 1 || self.cell.axis == "users" {
             values.extend(self.together(context.target, &sound));
         }
         values

@@ -111,16 +111,20 @@ impl Source<'_> {
         let mut note =
             words.note.split('|').map(|part| self.lang.say(part)).collect::<Vec<_>>().join(" ");
         if lines.iter().any(|line| line.stroke == Stroke::Dashed) {
-            note = format!("{note} {}", self.say("dashed: published by others, on other machines"));
+            note =
+                format!("{note} {}", self.say("Dashed: published by others, on other machines."));
         }
         let (mut svg, top) = self.begin(words.title, &note, &legend);
         let x = Scale::Steps(steps);
         let frame = Frame { x, y, left: 84.0, right: WIDTH - 24.0, top, bottom: top + PLOT };
         frame.draw(&mut svg, &tokens, [self.say(words.x), self.say(words.y)]);
-        let n = lines.len();
+        let n = lines.iter().filter(|line| line.stroke != Stroke::Dashed).count();
         for (i, line) in lines.iter().enumerate() {
             // Intervals at the same place stand side by side.
-            let aside = (i as f64 - (n as f64 - 1.0) / 2.0) * 7.0;
+            let aside = match line.stroke {
+                Stroke::Dashed => 0.0,
+                _ => (i as f64 - (n as f64 - 1.0) / 2.0) * 4.0,
+            };
             draw(&mut svg, &frame, line, aside);
         }
         Some(Drawn { title: words.title, svg })
@@ -154,6 +158,8 @@ fn with_interval(summary: &Summary) -> (f64, Option<[f64; 2]>) {
 }
 
 const HIGHER: &str = "Marks are medians; bars are 95 % intervals.|Higher is better.";
+const LOWER_LOG: &str =
+    "Marks are medians; bars are 95 % intervals.|Lower is better.|The scale is logarithmic.";
 const LOWER: &str = "Marks are medians; bars are 95 % intervals.|Lower is better.";
 
 pub(super) fn decode(source: &Source) -> Option<Drawn> {
@@ -205,7 +211,7 @@ pub(super) fn prefill(source: &Source) -> Option<Drawn> {
 
 pub(super) fn ttft(source: &Source) -> Option<Drawn> {
     let words =
-        Words { title: "Time to first token, cold", note: LOWER, x: "prompt tokens", y: "ms" };
+        Words { title: "Time to first token, cold", note: LOWER_LOG, x: "prompt tokens", y: "ms" };
     let lines = source.over("context", Measure::TtftCold, with_interval);
     source.chart(&words, &lines, YScale::Log)
 }

@@ -110,8 +110,11 @@ pub(crate) struct Source<'a> {
     references: &'a [Reference],
 }
 
+/// Draws a chart, if there are values for it.
+type Draw = fn(&Source) -> Option<Drawn>;
+
 /// Every chart there is.
-const CHARTS: &[(&str, fn(&Source) -> Option<Drawn>)] = &[
+const CHARTS: &[(&str, Draw)] = &[
     ("decode", lines::decode),
     ("degradation", lines::degradation),
     ("spread", lines::spread),

@@ -1,7 +1,7 @@
 //! `hearth lab report`, `plot` and `compare`: what was measured, shown.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -59,7 +59,7 @@ fn languages() -> impl TypedValueParser<Value = Lang> {
         .map(|tag| Lang::of_tag(&tag).unwrap_or_default())
 }
 
-fn read(path: &PathBuf) -> Result<Results> {
+fn read(path: &Path) -> Result<Results> {
     Results::read(path).context("no results to show")
 }
 

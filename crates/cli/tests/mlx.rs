@@ -1,0 +1,74 @@
+//! The command with MLX as its device. `HEARTH_MLX` names the C library, and the command reads it too.
+#![cfg(feature = "installed-mlx")]
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod common;
+mod served;
+#[expect(dead_code, reason = "other tests use the rest")]
+mod server;
+
+use common::Home;
+use serde_json::Value;
+use server::{Server, rest};
+
+const LIBRARY: &str = "HEARTH_MLX";
+
+fn library() -> String {
+    std::env::var(LIBRARY).expect("HEARTH_MLX names MLX's C library")
+}
+
+/// What a server with these flags says to a prompt, and how many tokens it had already.
+fn complete(home: &Home, device: &str) -> (Value, u64) {
+    let library = library();
+    let flags = ["--device", device, "--mlx-library", &library, "--exact-activations"];
+    let server = Server::start(home, &[&flags[..], &["--kv-format", "f16"]].concat());
+    let prompt: Vec<u32> = (0..150).map(|i| i * 7 % 250).collect();
+    let body = serde_json::json!({"prompt": prompt, "max_tokens": 12, "temperature": 0});
+    // Blocks on disk are there when they have been looked through.
+    let response = rest(server.send("POST", "/v1/completions", &body.to_string()));
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    let mut answer: Value =
+        serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    server.signal("TERM");
+    let (status, log) = server.end();
+    assert_eq!(status, Some(0), "{log}");
+    (answer["choices"][0]["text"].take(), cached)
+}
+
+#[test]
+fn a_server_on_mlx_says_what_one_on_the_processor_says() {
+    let home = Home::new();
+    let (on_mlx, _) = complete(&home, "mlx");
+    // Another device's keys and values are of no use to it, and it does not find them.
+    let (on_cpu, cached) = complete(&home, "cpu");
+    assert_eq!((&on_cpu, cached), (&on_mlx, 0));
+    assert!(on_cpu.as_str().is_some_and(|text| !text.is_empty()));
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let home = Home::new();
+    let library = library();
+    let doctor = |flags: &[&str]| {
+        let args = [&["doctor"][..], flags].concat();
+        let out = home.command(&args, &[(LIBRARY, "")]).output().unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        let line = text.lines().find(|line| line.contains("mlx  ")).expect(&text).to_owned();
+        (out.status.success(), line)
+    };
+    let (sound, line) = doctor(&["--mlx-library", &library]);
+    assert!(sound && line.starts_with("ok ") && line.contains("MLX 0.32."), "{line}");
+    let (sound, line) = doctor(&["--mlx-library", "/nowhere/libmlxc.so"]);
+    assert!(sound && line.starts_with("note") && line.contains("/nowhere"), "{line}");
+    let (sound, _) = doctor(&["--mlx-library", "/nowhere/libmlxc.so", "--device", "mlx"]);
+    assert!(!sound, "what was asked for is not there");
+    // A library, but another one.
+    let other = std::fs::read_dir("/lib/x86_64-linux-gnu").into_iter().flatten().flatten();
+    let mut other = other.map(|entry| entry.path());
+    if let Some(path) = other.find(|path| path.file_name().is_some_and(|name| name == "libm.so.6"))
+    {
+        let (sound, line) = doctor(&["--mlx-library", path.to_str().unwrap()]);
+        assert!(sound && line.contains("it is not mlx-c 0.7"), "{line}");
+    }
+}

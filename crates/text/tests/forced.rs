@@ -180,6 +180,31 @@ fn formats() -> Vec<Spelled> {
             "<function name=\"get_weather\"><param name=\"city\">Paris</param>\
              <param name=\"days\">3</param></function>",
         ),
+        spelled(
+            "<|tools_prefix|>",
+            &["<|tools_prefix|>", "<|tools_suffix|>"],
+            &format!("<|tools_prefix|>[{{\"get_weather\": {ARGUMENTS}}}]<|tools_suffix|>"),
+        ),
+        spelled("<|function_call|>", &["<|function_call|>"], &format!("<|function_call|>{json}")),
+        spelled(
+            "function call<|role_sep|>",
+            &["<|role_sep|>"],
+            &format!("function call<|role_sep|>\n{json}"),
+        ),
+        spelled(
+            "<|tool_call:begin|>",
+            &[
+                "<|tool_calls|>",
+                "<|tool_call:begin|>",
+                "<|tool_call:name|>",
+                "<|tool_call:args|>",
+                "<|tool_call:end|>",
+            ],
+            &format!(
+                "<|tool_calls|><|tool_call:begin|>0<|tool_call:name|>get_weather<|tool_call:args|>\
+                 {ARGUMENTS}<|tool_call:end|>"
+            ),
+        ),
         spelled("<TOOLCALL>", &[], &format!("<TOOLCALL>[{json}]</TOOLCALL>")),
         spelled("<|tool_call|>", &["<|tool_call|>"], &format!("<|tool_call|>[{json}]")),
         spelled(
@@ -322,7 +347,7 @@ fn what_is_published_can_be_written() {
     for Spelled { template, control, published } in formats() {
         for control in [control, &[]] {
             // Which of its two ways a model takes is told by its control tokens.
-            let names = ["[ARGS]", "<start_function_call>"];
+            let names = ["[ARGS]", "<start_function_call>", "<|function_call|>"];
             if control.is_empty() && names.iter().any(|name| published.contains(name)) {
                 continue;
             }

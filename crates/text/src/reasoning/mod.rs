@@ -1,6 +1,7 @@
 //! How models spell what they think. A syntax is one file and one line; where it applies is told by
 //! the chat template. How text is cut by it is `reply/splitter.rs`.
 
+mod apertus;
 mod apriel;
 mod cohere;
 mod gemma;
@@ -9,6 +10,7 @@ mod hunyuan;
 mod hunyuan_v3;
 mod mistral;
 mod seed;
+mod solar;
 mod think;
 
 use crate::reply::Opening;
@@ -16,7 +18,7 @@ use crate::reply::Opening;
 pub(crate) use harmony::{Channel, Channels};
 
 /// In this order the first that fits is taken; the last one fits always.
-static ALL: [&Reasoning; 9] = [
+static ALL: [&Reasoning; 11] = [
     &harmony::SYNTAX,
     &gemma::SYNTAX,
     &mistral::SYNTAX,
@@ -25,6 +27,8 @@ static ALL: [&Reasoning; 9] = [
     &hunyuan::SYNTAX,
     &hunyuan_v3::SYNTAX,
     &apriel::SYNTAX,
+    &apertus::SYNTAX,
+    &solar::SYNTAX,
     &think::SYNTAX,
 ];
 

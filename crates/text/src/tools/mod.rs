@@ -20,6 +20,9 @@ macro_rules! formats {
 
 formats! {
     harmony,
+    apertus,
+    gigachat,
+    solar,
     hunyuan,
     longcat,
     minicpm,

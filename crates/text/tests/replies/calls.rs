@@ -150,6 +150,25 @@ fn formats() -> Vec<(&'static str, &'static str, String)> {
              <param name=\"days\">3</param></function>"
                 .to_owned(),
         ),
+        (
+            "apertus",
+            "<|tools_prefix|>",
+            format!("<|tools_prefix|>[{{\"get_weather\": {ARGUMENTS}}}]<|tools_suffix|>"),
+        ),
+        ("gigachat", "<|function_call|>", format!("<|function_call|>{json}")),
+        (
+            "gigachat",
+            "<|message_sep|>\n\nfunction call<|role_sep|>\n",
+            format!("<|message_sep|>\n\nfunction call<|role_sep|>\n{json}"),
+        ),
+        (
+            "solar",
+            "<|tool_call:begin|>",
+            format!(
+                "<|tool_calls|><|tool_call:begin|>0<|tool_call:name|>get_weather<|tool_call:args|>\
+                 {ARGUMENTS}<|tool_call:end|>"
+            ),
+        ),
         ("nemotron", "<TOOLCALL>", format!("<TOOLCALL>[{json}]</TOOLCALL>")),
         ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]")),
         ("granite", "<|tool_call|>", format!("<|tool_call|>[{json}]<|/tool_call|>")),
@@ -215,7 +234,9 @@ fn calls_in_parallel() {
         case.check(&twice, "", "", &[paris(), paris()]);
         let whole = case.run(&[&twice]);
         assert!(
-            whole.calls[0].0 != whole.calls[1].0 || text.contains("CALL_ID") || name == "cohere"
+            whole.calls[0].0 != whole.calls[1].0
+                || text.contains("CALL_ID")
+                || matches!(name, "cohere" | "solar")
         );
     }
     let list = format!(

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cases::{CODER, HARMONY, HERMES, LLAMA};
 use crate::{Case, tool};
 
-const TEMPLATES: [&str; 18] = [
+const TEMPLATES: [&str; 21] = [
     HERMES,
     CODER,
     LLAMA,
@@ -23,6 +23,9 @@ const TEMPLATES: [&str; 18] = [
     "<start_function_call>",
     "<|tool_call_start|>",
     "<|START_ACTION|><|START_THINKING|>",
+    "<|tools_prefix|><|inner_prefix|>",
+    "<|function_call|><|role_sep|>",
+    "<|tool_call:begin|><|think|>",
     "<TOOLCALL>",
     "<|tool_call|>",
     "<minimax:tool_call>",
@@ -90,6 +93,18 @@ fn words() -> impl Strategy<Value = String> {
         "<|tool_call_start|>",
         "é🦜",
         "<|START_ACTION|>",
+        "<|tools_prefix|>",
+        "[{\"f\": {}}]",
+        "<|tools_suffix|>",
+        "<|inner_prefix|>",
+        "<|inner_suffix|>",
+        "<|function_call|>",
+        "function call",
+        "<|role_sep|>",
+        "<|tool_calls|>",
+        "<|tool_call:begin|>0<|tool_call:name|>f",
+        "<|tool_call:args|>",
+        "<|tool_call:end|>",
         "<minimax:tool_call>",
         "<invoke name=\"f\">",
         "</invoke>",

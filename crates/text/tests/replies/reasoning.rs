@@ -29,6 +29,12 @@ fn every_syntax_is_cut() {
             "[BEGIN FINAL RESPONSE]",
             "Here are my reasoning steps:\nTwo halves.\n[BEGIN FINAL RESPONSE]\nOne.[END FINAL RESPONSE]",
         ),
+        ("apertus", "<|inner_prefix|>", "<|inner_prefix|>Two halves.<|inner_suffix|>One."),
+        (
+            "solar",
+            "<|think|><|tool_call:begin|>",
+            "<|think|>Two halves.<|end|><|begin|>assistant<|content|>One.",
+        ),
     ] {
         assert_eq!(Syntax::of(template).reasoning_name(), name);
         Case::new(template, &[]).check(text, "Two halves.", "One.", &[]);

@@ -1,0 +1,83 @@
+//! `<|tools_prefix|>[{"f": {…}}]<|tools_suffix|>`: Apertus. An object's only key is the name, so calls are
+//! read whole.
+
+use serde_json::{Map, Value};
+
+use super::spelling::{OBJECT, Spelling};
+use super::{CallParser, Opener, Step, Stop, ToolFormat};
+use crate::reply::End;
+use crate::reply::calls::CallWriter;
+use crate::reply::cursor::{Cursor, Found};
+
+const OPEN: &str = "<|tools_prefix|>";
+const CLOSE: [&str; 1] = ["<|tools_suffix|>"];
+
+pub(super) static FORMAT: Apertus = Apertus;
+
+pub(super) struct Apertus;
+
+impl ToolFormat for Apertus {
+    fn name(&self) -> &'static str {
+        "apertus"
+    }
+
+    fn fits(&self, template: &str) -> bool {
+        template.contains(OPEN)
+    }
+
+    fn openers(&self) -> &'static [Opener] {
+        const OPENERS: [Opener; 1] = [Opener::token(OPEN)];
+        &OPENERS
+    }
+
+    fn parser(&self, _opener: usize) -> Box<dyn CallParser> {
+        Box::new(Parser { opened: false })
+    }
+
+    fn markers(&self) -> &'static [&'static str] {
+        &CLOSE
+    }
+
+    fn spelling(&self, _knows: &dyn Fn(&str) -> bool) -> Spelling {
+        Spelling {
+            before: "<|tools_prefix|>[",
+            begin: "{\"",
+            middle: "\": ",
+            after: "]<|tools_suffix|>",
+            ..OBJECT
+        }
+    }
+}
+
+struct Parser {
+    opened: bool,
+}
+
+impl CallParser for Parser {
+    fn step(&mut self, input: &mut Cursor, out: &mut CallWriter<'_>) -> Result<Step, Stop> {
+        if !self.opened {
+            input.accept(&[OPEN])?;
+            self.opened = true;
+        }
+        let (len, close) = match input.find(&CLOSE) {
+            Found::Tag { at, which } => (at, CLOSE[which].len()),
+            Found::None { .. } => match input.end() {
+                None => return Err(Stop::Wait),
+                Some(End::Cut) => return Err(Stop::NotACall),
+                Some(End::Model) => (input.rest().len(), 0),
+            },
+        };
+        let calls = serde_json::from_str::<Vec<Map<String, Value>>>(input.rest()[..len].trim());
+        let calls: Vec<_> = calls.map_err(|_| Stop::NotACall)?.into_iter().flatten().collect();
+        if calls.is_empty()
+            || !calls.iter().all(|(name, value)| out.accepts(name) && value.is_object())
+        {
+            return Err(Stop::NotACall);
+        }
+        for (name, arguments) in calls {
+            out.call(&name, &arguments.to_string())?;
+        }
+        input.skip(len + close);
+        Ok(Step::Done)
+    }
+}

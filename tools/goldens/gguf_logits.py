@@ -187,6 +187,10 @@ CASES |= {
         "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_group": 1, "topk_group": 1,
         "moe_shared_expert_intermediate_size": 64, "norm_topk_prob": True, "routed_scaling_factor": 1.7},
         [T.Q8_0, T.Q4_0]),
+    "nemotron_h_latent": ("nemotron_h_moe", "nemotron_h", {
+        **NEMOTRON, "intermediate_size": 96, "layers_block_type": ["full_attention", "moe"], "moe_latent_size": 32,
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "n_group": 1, "topk_group": 1,
+        "moe_shared_expert_intermediate_size": 64, "norm_topk_prob": True, "routed_scaling_factor": 0.7}, [T.Q8_0]),
 }
 
 NAMES = {
@@ -247,7 +251,7 @@ TWISTS["granitehybrid"] = TWISTS["granitemoe"] | {f"mamba.{k}": v for k, v in ST
 TWISTS["nemotron_h"] = TWISTS["nemotron_h_moe"] = {f"mixer.{k}": v for k, v in STATE.items()} | {
     "norm": "attn_norm", "mixer.q_proj": "attn_q", "mixer.k_proj": "attn_k", "mixer.v_proj": "attn_v",
     "mixer.o_proj": "attn_output", "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down", "mixer.gate": "ffn_gate_inp",
-    "mixer.experts.up": "ffn_up_exps", "mixer.experts.down": "ffn_down_exps",
+    "mixer.fc1_latent_proj": "ffn_latent_down", "mixer.fc2_latent_proj": "ffn_latent_up", "mixer.experts.up": "ffn_up_exps", "mixer.experts.down": "ffn_down_exps",
     "mixer.shared_experts.up_proj": "ffn_up_shexp", "mixer.shared_experts.down_proj": "ffn_down_shexp",
 }
 PERMUTED = ("llama", "granite", "granitemoe", "granitehybrid", "smollm3", "mistral3")
@@ -581,6 +585,8 @@ def metadata(writer, arch, config):
         writer.add_expert_weights_scale(config.routed_scaling_factor)
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+        if config.moe_latent_size:
+            writer.add_moe_latent_size(config.moe_latent_size)
     has_experts = arch in ("gpt-oss", "minimax-m2", "deepseek2", "qwen3next") or arch.endswith("moe")
     if has_experts or arch == "granitehybrid" and config.num_local_experts:
         counts = (getattr(config, key, None) for key in ("num_experts", "num_local_experts", "n_routed_experts"))

@@ -391,6 +391,9 @@ pub struct MoeFfn {
     pub router: Router,
     /// How many, how wide, how they are chosen.
     pub experts: Experts,
+    /// What experts read and say, where it is not the residual stream: `fc1_latent_proj` makes it of
+    /// that, and `fc2_latent_proj` takes it back.
+    pub latent: Option<ExpertLatent>,
     /// Whether all projections of every expert have biases.
     pub expert_bias: Bias,
     /// How a stack has gate and up of each expert, where it has them together.
@@ -399,6 +402,15 @@ pub struct MoeFfn {
     pub scales: Option<&'static str>,
     /// What every row passes through besides.
     pub shared: Shared,
+}
+
+/// A width of their own for what experts read and say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertLatent {
+    /// Columns.
+    pub cols: usize,
+    /// Whether both projections have biases.
+    pub bias: Bias,
 }
 
 /// A gated layer and a mixture of experts side by side, between more norms than a step has: the sum of

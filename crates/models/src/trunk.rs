@@ -125,6 +125,7 @@ impl Trunk {
             name: "mlp",
             router: Router { name: "gate", bias, correction },
             experts,
+            latent: None,
             expert_bias: Bias::Absent,
             joined_rows: JoinedRows::GateThenUp,
             scales: None,

@@ -1,5 +1,6 @@
 """Cases of Gemma 4."""
 
+from .dense import MLX
 from .sizes import SIZES, VOCAB
 
 ROPES = {"rope_parameters": {
@@ -35,5 +36,19 @@ CASES = {
          "moe_intermediate_size": 8},
         {},
         {"top_k_experts": 3, "sliding_window": 25},
+    ),
+}
+
+# name -> (module of mlx-lm, config, group, bits)
+MLX_CASES = {
+    "gemma4_experts_affine4": (
+        "gemma4",
+        {"model_type": "gemma4", "vocab_size": 96,
+         "text_config": {
+             "model_type": "gemma4_text", "tie_word_embeddings": True, **MLX, "intermediate_size": 64, "layer_types": [S, F],
+             "sliding_window": 24, "global_head_dim": 32, "num_kv_shared_layers": 0, "use_double_wide_mlp": False,
+             "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 96, "enable_moe_block": True,
+             "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32, "final_logit_softcapping": 4.0, **ROPES}},
+        32, 4,
     ),
 }

@@ -66,6 +66,16 @@ CASES = {
         {},
         {"num_experts_per_tok": 3, "norm_topk_prob": False, "routed_scaling_factor": 1.0, "layer_norm_epsilon": 1e-1},
     ),
+    "nemotron_h_latent": (
+        "nemotron_h",
+        {**without(SIZES, "num_hidden_layers", "rms_norm_eps"), **EXPERTS, "layers_block_type": ["moe", "full_attention"],
+         "mamba_num_heads": 6, "mamba_head_dim": 8, "n_groups": 2, "ssm_state_size": 12, "conv_kernel": 3,
+         "layer_norm_epsilon": 1e-5, "n_routed_experts": 6, "moe_latent_size": 20, "mlp_bias": True,
+         "moe_shared_expert_intermediate_size": 40, "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
+         "routed_scaling_factor": 1.7, "mlp_hidden_act": "relu2", "tie_word_embeddings": False},
+        {},
+        {"num_experts_per_tok": 3},
+    ),
     "granitemoehybrid": (
         "granitemoehybrid",
         {**GRANITE, "num_hidden_layers": 2, "layer_types": GRANITE["layer_types"][:2], "num_local_experts": 5,

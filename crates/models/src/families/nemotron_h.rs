@@ -10,7 +10,9 @@ use backend::{Activation, Divisor, MambaGate, Scores};
 use super::glm4_moe::groups;
 use super::state_space::{Keys, kinds, mamba2};
 use super::*;
-use crate::recipe::{Branch, Correction, Ffn, Layer, Mixer, MoeFfn, Norms, PlainFfn, Router, Step};
+use crate::recipe::{
+    Branch, Correction, ExpertLatent, Ffn, Layer, Mixer, MoeFfn, Norms, PlainFfn, Router, Step,
+};
 
 const KEYS: Keys = Keys {
     heads: "mamba_num_heads",
@@ -118,12 +120,6 @@ fn activation(c: &Config) -> Result<Activation, Error> {
 }
 
 fn mixture(c: &Config, trunk: &Trunk) -> Result<MoeFfn, Error> {
-    if c.size("moe_latent_size")?.is_some() {
-        return Err(Error::config(
-            "moe_latent_size",
-            "is there; experts of a width of their own are not supported",
-        ));
-    }
     let [n, top_k] = expert_counts(c)?;
     let divisor = match c.is_on("norm_topk_prob")? {
         true => Divisor::SumPlus(1e-20),
@@ -139,7 +135,9 @@ fn mixture(c: &Config, trunk: &Trunk) -> Result<MoeFfn, Error> {
     };
     let correction = Correction::Stored("gate.e_score_correction_bias");
     let router = Router { name: "gate", bias: Bias::Absent, correction };
-    Ok(MoeFfn { name: "mixer", router, ..trunk.mixture(experts) })
+    let bias = bias_switch(c, "mlp_bias")?;
+    let latent = c.size("moe_latent_size")?.map(|cols| ExpertLatent { cols, bias });
+    Ok(MoeFfn { name: "mixer", router, latent, ..trunk.mixture(experts) })
 }
 
 /// A small one, beside the usual keys.

@@ -10,7 +10,7 @@ use crate::decoder::{Scratch, ScratchSizes};
 use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{ExpertLinear, Linear, Module};
-use crate::recipe::{Correction, GatedFfn, MoeFfn, Shared};
+use crate::recipe::{Correction, ExpertLatent, GatedFfn, MoeFfn, Shared};
 use crate::step::Wiring;
 
 /// The projections of all experts.
@@ -49,6 +49,7 @@ impl MoeFfn {
 
     fn projections(&self, layer: &str, hidden: usize) -> Projections {
         let inner = self.experts.inner;
+        let width = self.latent.map_or(hidden, |latent| latent.cols);
         let experts = |projection, rows, cols| ExpertLinear {
             parent: self.name_in(layer),
             projection,
@@ -61,12 +62,22 @@ impl MoeFfn {
         };
         Projections {
             gate: match self.experts.form {
-                ExpertForm::Gated { .. } => Some(experts("gate_proj", inner, hidden)),
+                ExpertForm::Gated { .. } => Some(experts("gate_proj", inner, width)),
                 ExpertForm::Plain(_) => None,
             },
-            up: experts("up_proj", inner, hidden),
-            down: experts("down_proj", hidden, inner),
+            up: experts("up_proj", inner, width),
+            down: experts("down_proj", width, inner),
         }
+    }
+
+    /// The projections to what experts read and back, if that is not the residual stream.
+    fn latent(&self, layer: &str, hidden: usize) -> Option<[Linear; 2]> {
+        let ExpertLatent { cols, bias } = self.latent?;
+        let linear = |name, rows, cols| {
+            let name = format!("{}.{name}", self.name_in(layer));
+            Linear { bias, ..Linear::new(name, rows, cols) }
+        };
+        Some([linear("fc1_latent_proj", cols, hidden), linear("fc2_latent_proj", hidden, cols)])
     }
 
     /// The layer that every row passes through, and its gate if it has one.
@@ -85,6 +96,7 @@ impl MoeFfn {
         let mut list = vec![Module::Linear(self.router(layer, hidden))];
         let vectors = self.correction(layer).into_iter().chain(self.scales(layer));
         list.extend(vectors.map(|name| Module::Vector { name, shape: vec![self.experts.n] }));
+        list.extend(self.latent(layer, hidden).into_iter().flatten().map(Module::Linear));
         let Projections { gate, up, down } = self.projections(layer, hidden);
         list.extend(gate.into_iter().chain([up, down]).map(Module::Experts));
         if let Some((ffn, gate)) = self.shared(layer, hidden) {
@@ -96,10 +108,14 @@ impl MoeFfn {
 
     pub(super) fn measure(&self, hidden: usize, sizes: &mut ScratchSizes) {
         sizes.router = sizes.router.max(self.experts.n);
+        if let Some(latent) = self.latent {
+            sizes.low = sizes.low.max(latent.cols);
+            sizes.shared = sizes.shared.max(latent.cols);
+        }
         if let Some((ffn, gate)) = self.shared("", hidden) {
             ffn.measure(sizes);
             if gate.is_some() {
-                sizes.shared = hidden;
+                sizes.shared = sizes.shared.max(hidden);
                 sizes.shared_gate = 1;
             }
         }
@@ -110,6 +126,7 @@ impl MoeFfn {
 pub(crate) struct MoeWeights<B: Backend> {
     experts: Experts,
     router: LinearWeights<B>,
+    latent: Option<[LinearWeights<B>; 2]>,
     correction: Option<B::Vector>,
     scales: Option<B::Vector>,
     gate_up: B::Weight,
@@ -146,6 +163,13 @@ impl<B: Backend> MoeWeights<B> {
         let (correction, scales) = (numbers(moe.correction(layer))?, numbers(moe.scales(layer))?);
         Ok(MoeWeights {
             router: LinearWeights::load(loader, b, &[moe.router(layer, hidden)])?,
+            latent: match moe.latent(layer, hidden) {
+                Some([to, from]) => Some([
+                    LinearWeights::load(loader, b, &[to])?,
+                    LinearWeights::load(loader, b, &[from])?,
+                ]),
+                None => None,
+            },
             correction: vector(correction),
             scales: vector(scales),
             gate_up: b.weight(&entrance.weight),
@@ -179,7 +203,14 @@ impl<B: Backend> MoeWeights<B> {
         let x = wiring.rows(b, &s.x, &mut s.h);
         let said = wiring.said(&mut s.y, &mut s.more);
         self.choose(b, Input::Rows(x), &mut s.router);
-        self.ask(b, x, &s.router, said);
+        match &self.latent {
+            None => self.ask(b, x, &s.router, said),
+            Some([to, from]) => {
+                to.apply(b, Input::Rows(x), Output::Into(&mut s.low));
+                self.ask(b, &s.low, &s.router, &mut s.shared);
+                from.apply(b, Input::Rows(&s.shared), Output::Into(said));
+            }
+        }
         if let Some(shared) = &self.shared {
             shared.ffn.enter(b, Input::Rows(x), &mut s.inner);
             let inner = Input::Rows(&s.inner);

@@ -109,6 +109,11 @@ fn mamba_beside_attention() {
     }
 }
 
+#[test]
+fn experts_of_a_width_of_their_own() {
+    check("nemotron_h_latent");
+}
+
 /// Sizes that no tensor has are an error that names one, and nothing is made of them before.
 #[test]
 fn absurd_heads_are_refused() {

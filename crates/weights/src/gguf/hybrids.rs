@@ -73,6 +73,9 @@ pub(super) fn nemotron(
         deepseek::mixture(hyper, out)?;
         let shared = hyper.unsigned("expert_shared_feed_forward_length")?.unwrap_or(0);
         out.insert("moe_shared_expert_intermediate_size".into(), json!(shared));
+        if let Some(latent) = hyper.unsigned("moe_latent_size")?.filter(|&n| n > 0) {
+            out.insert("moe_latent_size".into(), json!(latent));
+        }
     }
     Ok(())
 }

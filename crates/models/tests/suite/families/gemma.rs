@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::check;
 use crate::common::{fixtures, json as read_json};
+use crate::packings;
 
 #[test]
 fn gemma4_with_shared_keys_and_values_and_inputs_per_layer() {
@@ -34,6 +35,12 @@ fn heads_of_full_layers_are_found_in_both_forms_of_config() {
         let (newer, older) = (recipe(&newer).expect(case), recipe(&older).expect(case));
         assert_eq!(newer, older, "{case}");
     }
+}
+
+/// In stacks of another name.
+#[test]
+fn gemma4_with_experts_as_mlx_converts_it() {
+    packings::check("gemma4_experts_affine4");
 }
 
 #[test]

@@ -43,6 +43,11 @@ fn nemotron_hybrids_with_layers_of_every_kind() {
 }
 
 #[test]
+fn nemotron_experts_of_a_width_of_their_own() {
+    check("nemotron_h_latent");
+}
+
+#[test]
 fn kimi_linear_with_its_delta_rule_and_latents() {
     check("kimi_linear");
 }

@@ -15,7 +15,7 @@ mod recurrence;
 pub mod reference;
 mod spec;
 
-pub use batch::{Batch, BlockId, SlotId, Span, TokenId};
+pub use batch::{Batch, BlockId, KvGroup, SlotId, Span, TokenId};
 pub use kv::{KEY_GROUP, KvFormat, QUERY_LENGTH, VALUE_GROUP, WHOLE_CODE, WHOLE_LENGTH};
 pub use latent::{Latent, LatentOrder};
 pub use ops::{Backend, DeviceError};

@@ -140,7 +140,8 @@ pub trait AttentionOps: Memory {
     /// KV pages of one layer, in one format.
     type Pages: Send;
 
-    /// Pages for `n_blocks` blocks of [`crate::BLOCK`] positions.
+    /// Pages for `n_blocks` blocks of [`crate::BLOCK`] positions. Which table of a span says where they
+    /// are tells [`Attention::group`] of `spec`, also to layers that read what others have stored.
     fn pages(&self, spec: &Attention, format: KvFormat, n_blocks: usize) -> Self::Pages;
     /// Cosine and sine of every row's angles, for [`AttentionOps::rope`]. Once per pass for each
     /// distinct [`Rope`] of a model. An angle is the product of position and `inv_freq` rounded to

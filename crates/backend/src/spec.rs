@@ -6,7 +6,7 @@ pub use experts::{
     Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, GroupMerit, Groups, Scores,
 };
 
-use crate::{BLOCK, KvFormat};
+use crate::{BLOCK, KvFormat, KvGroup};
 
 /// Softmax attention over a paged KV cache.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,6 +144,11 @@ impl Activation {
 }
 
 impl Attention {
+    /// Where its keys and values are kept.
+    pub const fn group(&self) -> KvGroup {
+        KvGroup::of(self.window)
+    }
+
     /// Whether rows of `cols` columns are `[q | k | v]`, or q alone.
     pub fn has_rows_of(&self, cols: usize) -> bool {
         cols == self.qkv_cols() || cols == self.q_cols()

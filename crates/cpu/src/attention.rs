@@ -24,7 +24,8 @@
 
 use backend::ops::{AttentionLayer, AttentionOps, HeadNorm};
 use backend::{
-    Attention, BlockId, DeviceError, KvFormat, NormOrder, NormSpan, Rope, Values as ValuesOf,
+    Attention, BlockId, DeviceError, KvFormat, KvGroup, NormOrder, NormSpan, Rope,
+    Values as ValuesOf,
 };
 
 mod append;
@@ -45,6 +46,8 @@ const SEGMENT: usize = 16 * backend::BLOCK;
 /// Keys and values of one layer, and room to plan a pass in.
 pub struct Pages {
     format: KvFormat,
+    /// Whose table says where its blocks are.
+    group: KvGroup,
     /// Keys by column, of one head after the other, then block by block. Empty where values are those
     /// of the keys.
     keys: Vec<u8>,
@@ -110,6 +113,7 @@ impl AttentionOps for Cpu {
         let zeros = |len| vec![0; n_blocks * kv_heads * len];
         Pages {
             format,
+            group: spec.group(),
             keys: zeros(keys_len(format, key_cols)),
             values: zeros(values_len(format, value_cols)),
             n_blocks,
@@ -198,7 +202,7 @@ impl AttentionOps for Cpu {
             spec,
             sinks: layer.sinks.map(|sinks| &sinks.0[..]),
             pages,
-            blocks: batch.blocks(&batch.spans[tiles[tile].span]),
+            blocks: batch.blocks(&batch.spans[tiles[tile].span], pages.group),
             tile: &tiles[tile],
             output: &outputs[tile],
             q,

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use backend::ops::Memory;
-use backend::{Batch, BlockId, DeviceError, SlotId, TokenId};
+use backend::{Batch, BlockId, DeviceError, KvGroup, SlotId, TokenId};
 use weights::Matrix;
 
 use crate::Cpu;
@@ -53,8 +53,9 @@ pub struct StagedSpan {
     pub rows: Range<usize>,
     /// Position of the first row in its sequence.
     pub start: usize,
-    /// Where the block table lies in the batch's table of tables.
-    table: Range<usize>,
+    /// Where the block tables lie in the batch's table of tables: that of layers that see all, then that
+    /// of layers that see a window.
+    tables: [Range<usize>; 2],
     /// State before the first row.
     pub state_in: Option<SlotId>,
     /// Where the states to keep lie in the batch's list of them.
@@ -143,9 +144,14 @@ impl Staged {
         self.tokens.len()
     }
 
-    /// The block table of a span: covers positions `0..start + rows.len()`.
-    pub fn blocks(&self, span: &StagedSpan) -> &[BlockId] {
-        &self.blocks[span.table.clone()]
+    /// The block table of a span in a group: covers positions `0..start + rows.len()`.
+    pub fn blocks(&self, span: &StagedSpan, group: KvGroup) -> &[BlockId] {
+        let [full, windowed] = &span.tables;
+        let table = match group {
+            KvGroup::Full => full,
+            KvGroup::Windowed => windowed,
+        };
+        &self.blocks[table.clone()]
     }
 
     /// States to keep of a span: after which of its rows, and in which slot.
@@ -209,10 +215,10 @@ impl Memory for Cpu {
         staged.blocks.clear();
         staged.kept.clear();
         for span in &batch.spans {
-            let table = append(&mut staged.blocks, &span.blocks);
+            let tables = [&span.blocks, &span.windowed].map(|own| append(&mut staged.blocks, own));
             let kept = append(&mut staged.kept, &span.states_out);
             let (rows, start, state_in) = (span.rows.clone(), span.start, span.state_in);
-            staged.spans.push(StagedSpan { rows, start, table, state_in, kept });
+            staged.spans.push(StagedSpan { rows, start, tables, state_in, kept });
         }
     }
 

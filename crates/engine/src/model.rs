@@ -2,8 +2,8 @@
 //!
 //! The only generic code of this crate, and nothing of it decides anything.
 
-use backend::{Backend, Batch, BlockId, DeviceError, SlotId};
-use models::{Decoder, ModelSpec, Scratch, Store};
+use backend::{Backend, Batch, BlockId, DeviceError, KvGroup, SlotId};
+use models::{Decoder, ModelSpec, Room, Scratch, Store};
 
 use crate::device::Device;
 use crate::{Executor, ExecutorShape};
@@ -27,8 +27,10 @@ impl<B: Backend> ModelExecutor<B> {
     ) -> ModelExecutor<B> {
         let (device, spec) = (device.into(), decoder.spec());
         let backend = device.backend();
+        let ExecutorShape { n_blocks, n_slots, .. } = shape;
+        let room = Room { n_blocks, n_windowed: n_blocks, n_slots };
         ModelExecutor {
-            store: Store::new(spec, shape.n_blocks, shape.n_slots, backend),
+            store: Store::new(spec, room, backend),
             scratch: Scratch::new(spec, shape.max_rows, shape.max_want, backend),
             staged: backend.staged(shape.max_rows),
             device,
@@ -79,15 +81,22 @@ impl<B: Backend> Executor for ModelExecutor<B> {
     }
 
     fn block_bytes(&self) -> usize {
-        self.store.block_bytes(self.device.backend())
+        let bytes = |group| self.store.block_bytes(self.device.backend(), group);
+        bytes(KvGroup::Full) + bytes(KvGroup::Windowed)
     }
 
     fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
-        self.store.read_block(self.device.backend(), block, out)
+        let (store, b) = (&self.store, self.device.backend());
+        let (full, windowed) = out.split_at_mut(store.block_bytes(b, KvGroup::Full));
+        store.read_block(b, (KvGroup::Full, block), full)?;
+        store.read_block(b, (KvGroup::Windowed, block), windowed)
     }
 
     fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.store.write_block(self.device.backend(), block, bytes);
+        let (store, b) = (&mut self.store, self.device.backend());
+        let (full, windowed) = bytes.split_at(store.block_bytes(b, KvGroup::Full));
+        store.write_block(b, (KvGroup::Full, block), full);
+        store.write_block(b, (KvGroup::Windowed, block), windowed);
         Ok(())
     }
 }

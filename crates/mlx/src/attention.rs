@@ -128,14 +128,14 @@ impl Mlx {
         assert_eq!(qkv.dim(1), spec.qkv_cols(), "rows are [q | k | v]");
         let keys = qkv.slice(1, q_cols..q_cols + k_cols)?;
         let keys = keys.reshape(&[rows, spec.kv_heads, spec.head_dim])?;
-        let places = batch.places();
+        let places = batch.places(pages.group);
         match (&mut pages.keys, spec.values) {
             (Some(stored), Values::Own(cols)) => {
                 let values = qkv.slice(1, q_cols + k_cols..spec.qkv_cols())?;
-                stored.write(&keys, places)?;
-                pages.values.write(&values.reshape(&[rows, spec.kv_heads, cols])?, places)?;
+                stored.write(&keys, &places)?;
+                pages.values.write(&values.reshape(&[rows, spec.kv_heads, cols])?, &places)?;
             }
-            _ => pages.values.write(&keys, places)?,
+            _ => pages.values.write(&keys, &places)?,
         }
         pages.stores().flat_map(|store| store.arrays()).for_each(|array| self.leave(array));
         Ok(())
@@ -154,7 +154,7 @@ impl Mlx {
         let n = span.rows.len();
         let end = span.start + n;
         let first = spec.window.map_or(0, |window| (span.start + 1).saturating_sub(window));
-        let places = batch.rows(index, first..end)?;
+        let places = batch.rows((pages.group, index), first..end)?;
         let values = pages.values.read(&places, self.dtype)?;
         let (keys, values) = match &pages.keys {
             Some(keys) => (keys.read(&places, self.dtype)?, values),

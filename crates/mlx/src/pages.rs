@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use backend::{Attention, BLOCK, BlockId, KEY_GROUP, KvFormat, VALUE_GROUP, Values};
+use backend::{Attention, BLOCK, BlockId, KEY_GROUP, KvFormat, KvGroup, VALUE_GROUP, Values};
 use backend::{QUERY_LENGTH, WHOLE_CODE, WHOLE_LENGTH};
 
 use crate::ffi::{Array, Dtype, Fault, concatenate};
@@ -18,6 +18,8 @@ const SMALLEST_WHOLE: f32 = 1e-15;
 pub struct Pages {
     /// What queries are rounded for.
     pub(crate) format: KvFormat,
+    /// Whose table says where its blocks are.
+    pub(crate) group: KvGroup,
     /// None where values are the keys' first columns.
     pub(crate) keys: Option<Store>,
     pub(crate) values: Store,
@@ -64,7 +66,7 @@ impl Pages {
             Values::Own(cols) => (Some(store(keys, spec.head_dim)?), cols),
             Values::OfKeys(_) => (None, spec.head_dim),
         };
-        Ok(Pages { format, keys, values: store(values, value_cols)? })
+        Ok(Pages { format, group: spec.group(), keys, values: store(values, value_cols)? })
     }
 
     pub(crate) fn stores(&self) -> impl Iterator<Item = &Store> {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use backend::{BLOCK, Batch, Span};
+use backend::{BLOCK, Batch, BlockId, KvGroup, Span};
 
 use crate::ffi::{Array, Dtype, Fault};
 use crate::indices;
@@ -14,8 +14,6 @@ use crate::pages::Rows;
 #[derive(Debug, Default)]
 pub struct Staged {
     pub(crate) batch: Batch,
-    /// Row of the pages where each row's key and value go.
-    places: Vec<u32>,
     arrays: Option<Arrays>,
     /// Places of a span's positions from one on, and what windows let its rows see.
     made: RefCell<HashMap<Key, Array>>,
@@ -29,27 +27,19 @@ struct Arrays {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    Places { span: usize, first: usize },
+    Places { group: KvGroup, span: usize, first: usize },
     Seen { span: usize, window: usize },
 }
 
-/// Row of the pages where `position` of a sequence is.
-fn place(span: &Span, position: usize) -> u32 {
-    span.blocks[position / BLOCK] * BLOCK as u32 + (position % BLOCK) as u32
+/// Row of the pages where `position` of a sequence is, by its table of blocks.
+fn place(table: &[BlockId], position: usize) -> u32 {
+    table[position / BLOCK] * BLOCK as u32 + (position % BLOCK) as u32
 }
 
 impl Staged {
     pub(crate) fn new(batch: &Batch) -> Result<Staged, Fault> {
-        let own = |span: &Span| {
-            let positions = span.start..span.start + span.rows.len();
-            positions.map(|position| place(span, position)).collect::<Vec<_>>()
-        };
-        // Layers without attention may be given no blocks.
-        let has_blocks = batch.spans.iter().all(|span| !span.blocks.is_empty());
-        let places: Vec<u32> =
-            if has_blocks { batch.spans.iter().flat_map(own).collect() } else { Vec::new() };
         let arrays = Arrays { tokens: indices(&batch.tokens)?, want: indices(&batch.want)? };
-        Ok(Staged { batch: batch.clone(), places, arrays: Some(arrays), made: RefCell::default() })
+        Ok(Staged { batch: batch.clone(), arrays: Some(arrays), made: RefCell::default() })
     }
 
     fn arrays(&self) -> Result<&Arrays, Fault> {
@@ -64,8 +54,13 @@ impl Staged {
         Ok(&self.arrays()?.want)
     }
 
-    pub(crate) fn places(&self) -> &[u32] {
-        &self.places
+    /// Row of a group's pages where each row's key and value go.
+    pub(crate) fn places(&self, group: KvGroup) -> Vec<u32> {
+        let own = |span: &'_ Span| {
+            let positions = span.start..span.start + span.rows.len();
+            positions.map(|position| place(span.table(group), position)).collect::<Vec<_>>()
+        };
+        self.batch.spans.iter().flat_map(own).collect()
     }
 
     fn once(&self, key: Key, make: impl FnOnce() -> Result<Array, Fault>) -> Result<Array, Fault> {
@@ -78,15 +73,19 @@ impl Staged {
     }
 
     /// Where `positions` of a span's sequence are: one range if its blocks follow each other.
-    pub(crate) fn rows(&self, span: usize, positions: Range<usize>) -> Result<Rows, Fault> {
-        let (first, of) = (positions.start, &self.batch.spans[span]);
-        let blocks = &of.blocks[first / BLOCK..positions.end.div_ceil(BLOCK)];
+    pub(crate) fn rows(
+        &self,
+        (group, span): (KvGroup, usize),
+        positions: Range<usize>,
+    ) -> Result<Rows, Fault> {
+        let (first, table) = (positions.start, self.batch.spans[span].table(group));
+        let blocks = &table[first / BLOCK..positions.end.div_ceil(BLOCK)];
         if blocks.windows(2).all(|pair| pair[0] + 1 == pair[1]) {
-            let start = place(of, first) as usize;
+            let start = place(table, first) as usize;
             return Ok(Rows::Range(start..start + positions.len()));
         }
-        let places = || indices(&positions.map(|p| place(of, p)).collect::<Vec<_>>());
-        Ok(Rows::Places(self.once(Key::Places { span, first }, places)?))
+        let places = || indices(&positions.map(|p| place(table, p)).collect::<Vec<_>>());
+        Ok(Rows::Places(self.once(Key::Places { group, span, first }, places)?))
     }
 
     /// Which of the positions from `first` on each row of a span sees through a window: `[rows,

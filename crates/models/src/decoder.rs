@@ -4,7 +4,7 @@
 //! out.
 
 use backend::ops::{Output, RowsOf};
-use backend::{Backend, BlockId, DeviceError, SlotId};
+use backend::{Backend, BlockId, DeviceError, KvGroup, SlotId};
 use weights::Checkpoint;
 
 use crate::dense::{LinearWeights, NormWeights};
@@ -280,25 +280,35 @@ impl<B: Backend> Decoder<B> {
 }
 
 impl<B: Backend> Store<B> {
-    /// Caches in the spec's format for `n_blocks` blocks of [`backend::BLOCK`] positions, and for
-    /// `n_slots` recurrent states, shared by all sequences.
-    pub fn new(spec: &ModelSpec, n_blocks: usize, n_slots: usize, b: &B) -> Store<B> {
-        let room = Room { format: spec.kv_format, n_blocks, n_slots };
-        Store { mixers: spec.mixers().map(|mixer| LayerStore::new(mixer, room, b)).collect() }
+    /// Caches in the spec's format with `room` for blocks of [`backend::BLOCK`] positions and for
+    /// recurrent states, shared by all sequences.
+    pub fn new(spec: &ModelSpec, room: Room, b: &B) -> Store<B> {
+        let store = |mixer| LayerStore::new(mixer, spec.kv_format, room, b);
+        Store { mixers: spec.mixers().map(store).collect() }
     }
 
-    /// Bytes of one block of all mixers together, as [`Store::read_block`] gives them.
-    pub fn block_bytes(&self, b: &B) -> usize {
-        self.mixers.iter().map(|store| store.block_bytes(b)).sum()
+    /// Bytes of one block of all mixers of a group together, as [`Store::read_block`] gives them.
+    pub fn block_bytes(&self, b: &B, group: KvGroup) -> usize {
+        self.mixers_of(group).map(|store| store.block_bytes(b)).sum()
     }
 
-    /// Copies what all mixers hold in `block` into `out`, one after the other, in the device's own
-    /// layout.
+    /// Those with pages of a group.
+    fn mixers_of(&self, group: KvGroup) -> impl Iterator<Item = &LayerStore<B>> {
+        self.mixers.iter().filter(move |store| store.group() == Some(group))
+    }
+
+    /// Copies what all mixers of a group hold in one of its blocks into `out`, one after the other, in
+    /// the device's own layout.
     ///
     /// # Errors
     /// The device failed.
-    pub fn read_block(&self, b: &B, block: BlockId, mut out: &mut [u8]) -> Result<(), DeviceError> {
-        for store in &self.mixers {
+    pub fn read_block(
+        &self,
+        b: &B,
+        (group, block): (KvGroup, BlockId),
+        mut out: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        for store in self.mixers_of(group) {
             let (own, rest) = out.split_at_mut(store.block_bytes(b));
             store.read_block(b, block, own)?;
             out = rest;
@@ -306,9 +316,9 @@ impl<B: Backend> Store<B> {
         Ok(())
     }
 
-    /// Makes `block` hold what [`Store::read_block`] gave, bit for bit, for all mixers.
-    pub fn write_block(&mut self, b: &B, block: BlockId, mut bytes: &[u8]) {
-        for store in &mut self.mixers {
+    /// Makes a block of a group hold what [`Store::read_block`] gave, bit for bit.
+    pub fn write_block(&mut self, b: &B, (group, block): (KvGroup, BlockId), mut bytes: &[u8]) {
+        for store in self.mixers.iter_mut().filter(|store| store.group() == Some(group)) {
             let (own, rest) = bytes.split_at(store.block_bytes(b));
             store.write_block(b, block, own);
             bytes = rest;

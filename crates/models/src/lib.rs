@@ -30,6 +30,7 @@ pub use decoder::{Decoder, Scratch, Store};
 pub use error::Error;
 pub use families::{FAMILIES, SUPPORTED, recipe, recipe_for_context};
 pub use heads::{DraftHead, DraftScratch, StoredDrafts, stored_drafts};
+pub use mixers::Room;
 pub use plan::{Cache, Footprint};
 pub use recipe::ModelSpec;
 pub use support::{Support, support, support_table};

@@ -3,7 +3,7 @@
 //! Bytes of weights depend on how they are packed and are counted from a checkpoint, in
 //! [`Footprint::of`].
 
-use backend::{BLOCK, KvFormat, Recurrence};
+use backend::{BLOCK, KvFormat, KvGroup, Recurrence};
 use weights::Checkpoint;
 
 use crate::Error;
@@ -44,13 +44,30 @@ impl ModelSpec {
         self.mixers().map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Bytes of one KV block of all mixers together.
+    /// Bytes of one KV block of all mixers together, of both groups.
     pub fn kv_bytes_per_block(&self) -> usize {
+        self.group_bytes_per_block(KvGroup::Full) + self.group_bytes_per_block(KvGroup::Windowed)
+    }
+
+    /// Bytes of one KV block of all mixers of a group together.
+    pub fn group_bytes_per_block(&self, group: KvGroup) -> usize {
         let per_block = |mixer: &Mixer| match mixer.cache(self.kv_format) {
-            Cache::Pages { bytes_per_block, .. } => bytes_per_block,
-            Cache::Borrowed { .. } | Cache::State { .. } => 0,
+            Cache::Pages { bytes_per_block, window } if KvGroup::of(window) == group => {
+                bytes_per_block
+            }
+            Cache::Pages { .. } | Cache::Borrowed { .. } | Cache::State { .. } => 0,
         };
         self.mixers().map(per_block).sum()
+    }
+
+    /// Positions that mixers of [`KvGroup::Windowed`] read, the most that any does. `None`: there are
+    /// no such mixers.
+    pub fn window(&self) -> Option<usize> {
+        let window = |mixer: &Mixer| match mixer.cache(self.kv_format) {
+            Cache::Pages { window, .. } | Cache::Borrowed { window, .. } => window,
+            Cache::State { .. } => None,
+        };
+        self.mixers().filter_map(window).max()
     }
 
     /// Bytes of everything a pass of up to `rows` rows scribbles on, logits of `want` rows included:

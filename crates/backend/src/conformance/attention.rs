@@ -8,8 +8,8 @@ use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::{AttentionLayer, HeadNorm, RowNorm};
 use crate::reference::Reference;
 use crate::{
-    Attention, BLOCK, Backend, Batch, BlockId, KvFormat, NormCenter, NormGain, NormOrder, NormSpan,
-    QueryGrowth, Rope, RopeLayout, Span, Values,
+    Attention, BLOCK, Backend, Batch, BlockId, KvFormat, KvGroup, NormCenter, NormGain, NormOrder,
+    NormSpan, QueryGrowth, Rope, RopeLayout, Span, Values,
 };
 
 /// A layer, how it stores keys and values, and the `[q | k | v]` rows of some sequences.
@@ -281,6 +281,18 @@ impl Case {
         }
     }
 
+    /// Makes blocks that are not to be looked at such as do not exist: those of the other group, and
+    /// those before the window.
+    fn hide(&self, span: &mut Span) {
+        let seen = self.spec.window.map_or(0, |window| (span.start + 1).saturating_sub(window));
+        let (own, other) = match self.spec.group() {
+            KvGroup::Full => (&mut span.blocks, &mut span.windowed),
+            KvGroup::Windowed => (&mut span.windowed, &mut span.blocks),
+        };
+        own[..seen / BLOCK].fill(BlockId::MAX);
+        other.fill(BlockId::MAX);
+    }
+
     /// The batch of a pass, and its `[q | k | v]` rows.
     fn batch(&self, pass: &Pass, so_far: &[Outcome]) -> (Batch, Rows) {
         let mut batch = Batch::default();
@@ -288,7 +300,9 @@ impl Case {
         for (i, n) in pass {
             let (sequence, start) = (&self.sequences[*i], so_far[*i].attended.rows);
             let blocks = sequence.blocks[..(start + n).div_ceil(BLOCK)].to_vec();
-            batch.spans.push(Span::new(qkv.rows..qkv.rows + n, start, blocks));
+            let mut span = Span::new(qkv.rows..qkv.rows + n, start, blocks);
+            self.hide(&mut span);
+            batch.spans.push(span);
             qkv.data.extend(sequence.qkv.range(start..start + n).data);
             qkv.rows += n;
         }

@@ -9,7 +9,8 @@ use super::dense::{cap_score, norm_row};
 use super::{Buf, Reference, dot, kv, softmax};
 use crate::ops::{AttentionLayer, AttentionOps, DeviceError, HeadNorm, RowNorm};
 use crate::{
-    Attention, BLOCK, Batch, BlockId, KvFormat, NormOrder, NormSpan, Rope, RopeLayout, Span, Values,
+    Attention, BLOCK, Batch, BlockId, KvFormat, KvGroup, NormOrder, NormSpan, Rope, RopeLayout,
+    Span, Values,
 };
 
 /// Keys and values of one layer, block by block and head by head: the base, the keys of all positions,
@@ -25,6 +26,8 @@ pub struct Pages {
     key_cols: usize,
     /// Columns of what is kept as a value.
     value_cols: usize,
+    /// Whose table says where its blocks are.
+    group: KvGroup,
     data: Vec<u8>,
 }
 
@@ -45,7 +48,7 @@ impl Pages {
     /// Where `position` of the sequence of `span` is.
     fn place(&self, span: &Span, position: usize, kv_head: usize) -> Place {
         let format = self.format;
-        let block = self.block(span.blocks[position / BLOCK]).start;
+        let block = self.block(span.table(self.group)[position / BLOCK]).start;
         let block = block + kv_head * (self.block_bytes / self.kv_heads);
         let keys = block + format.base_bytes(self.key_cols);
         let values = keys + BLOCK * format.key_bytes(self.key_cols);
@@ -98,7 +101,7 @@ impl AttentionOps for Reference {
         let format = spec.kept_in(format);
         // Which is not a number in either format, should anybody read what was never written.
         let data = vec![0xff; n_blocks * block_bytes];
-        Pages { format, block_bytes, kv_heads, key_cols, value_cols, data }
+        Pages { format, block_bytes, kv_heads, key_cols, value_cols, group: spec.group(), data }
     }
 
     fn angles(&self, rope: &Rope, batch: &Batch, out: &mut Buf) {

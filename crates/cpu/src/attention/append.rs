@@ -37,7 +37,8 @@ thread_local! {
 }
 
 impl Writes {
-    fn plan(&mut self, spec: &Attention, n_blocks: usize, batch: &Staged) {
+    fn plan(&mut self, spec: &Attention, pages: &Pages, batch: &Staged) {
+        let n_blocks = pages.n_blocks;
         self.blocks.clear();
         self.parts.clear();
         for span in &batch.spans {
@@ -45,7 +46,7 @@ impl Writes {
             while row < span.rows.end {
                 let slot = position % BLOCK;
                 let rows = row..(row + BLOCK - slot).min(span.rows.end);
-                let block = batch.blocks(span)[position / BLOCK] as usize;
+                let block = batch.blocks(span, pages.group)[position / BLOCK] as usize;
                 (row, position) = (rows.end, position + rows.len());
                 self.blocks.push(Write { block, rows, slot });
             }
@@ -66,7 +67,7 @@ impl Writes {
         pages: &mut Pages,
         batch: &Staged,
     ) {
-        self.plan(spec, pages.n_blocks, batch);
+        self.plan(spec, pages, batch);
         let (key_len, value_len) = (pages.key_len(), pages.value_len());
         let (kernels, format, value_cols) = (cpu.kernels, pages.format, pages.value_cols);
         let store = |i: usize, keys: &mut [u8], values: &mut [u8]| {

@@ -7,7 +7,7 @@ mod latent;
 mod mamba2;
 mod short_conv;
 
-use backend::{Backend, BlockId, DeviceError, KvFormat, Recurrence, SlotId};
+use backend::{Attention, Backend, BlockId, DeviceError, KvFormat, KvGroup, Recurrence, SlotId};
 
 use self::attention::Kept;
 use crate::Error;
@@ -27,19 +27,29 @@ pub(crate) enum MixerWeights<B: Backend> {
 }
 
 /// Room for what the layers remember.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    /// How keys and values are stored.
-    pub(crate) format: KvFormat,
-    /// Blocks of positions.
-    pub(crate) n_blocks: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Blocks of positions of layers that read all of them.
+    pub n_blocks: usize,
+    /// Blocks of positions of layers that read a window.
+    pub n_windowed: usize,
     /// Recurrent states.
-    pub(crate) n_slots: usize,
+    pub n_slots: usize,
+}
+
+impl Room {
+    /// Blocks of a group.
+    pub fn blocks(&self, group: KvGroup) -> usize {
+        match group {
+            KvGroup::Full => self.n_blocks,
+            KvGroup::Windowed => self.n_windowed,
+        }
+    }
 }
 
 /// What a mixer remembers between passes.
 pub(crate) enum LayerStore<B: Backend> {
-    Pages(B::Pages),
+    Pages(KvGroup, B::Pages),
     States(B::States),
     /// Nothing: it reads what this mixer stores.
     Borrowed(usize),
@@ -88,31 +98,40 @@ pub(crate) fn measure(mixer: &Mixer, hidden: usize, sizes: &mut ScratchSizes) {
 }
 
 impl<B: Backend> LayerStore<B> {
-    pub(crate) fn new(mixer: &Mixer, room: Room, b: &B) -> Self {
-        let Room { format, n_blocks, n_slots } = room;
+    pub(crate) fn new(mixer: &Mixer, format: KvFormat, room: Room, b: &B) -> Self {
+        let pages = |spec: &Attention| {
+            let group = spec.group();
+            LayerStore::Pages(group, b.pages(spec, format, room.blocks(group)))
+        };
         let spec = match mixer {
             Mixer::Attention(attention) => {
                 return match attention.keys_values {
                     KeysValues::OfMixer(mixer) => LayerStore::Borrowed(mixer),
-                    KeysValues::Own | KeysValues::OneProjection => {
-                        LayerStore::Pages(b.pages(&attention.shape, format, n_blocks))
-                    }
+                    KeysValues::Own | KeysValues::OneProjection => pages(&attention.shape),
                 };
             }
             Mixer::Latent(latent) => {
-                return LayerStore::Pages(b.pages(&latent.shape.attention(), format, n_blocks));
+                return pages(&latent.shape.attention());
             }
             Mixer::GatedDelta(shape) => Recurrence::GatedDelta(shape.clone()),
             Mixer::Mamba2(mixer) => Recurrence::Mamba2(mixer.shape.clone()),
             Mixer::ShortConv(mixer) => Recurrence::ShortConv(mixer.shape.clone()),
         };
-        LayerStore::States(b.states(&spec, n_slots))
+        LayerStore::States(b.states(&spec, room.n_slots))
+    }
+
+    /// The group of its pages; a mixer with states has none.
+    pub(crate) fn group(&self) -> Option<KvGroup> {
+        match self {
+            LayerStore::Pages(group, _) => Some(*group),
+            LayerStore::States(_) | LayerStore::Borrowed(_) => None,
+        }
     }
 
     /// Bytes of one block; a mixer with states has none.
     pub(crate) fn block_bytes(&self, b: &B) -> usize {
         match self {
-            LayerStore::Pages(pages) => b.block_bytes(pages),
+            LayerStore::Pages(_, pages) => b.block_bytes(pages),
             LayerStore::States(_) | LayerStore::Borrowed(_) => 0,
         }
     }
@@ -124,14 +143,14 @@ impl<B: Backend> LayerStore<B> {
         out: &mut [u8],
     ) -> Result<(), DeviceError> {
         match self {
-            LayerStore::Pages(pages) => b.read_block(pages, block, out),
+            LayerStore::Pages(_, pages) => b.read_block(pages, block, out),
             LayerStore::States(_) | LayerStore::Borrowed(_) => Ok(()),
         }
     }
 
     pub(crate) fn write_block(&mut self, b: &B, block: BlockId, bytes: &[u8]) {
         match self {
-            LayerStore::Pages(pages) => b.write_block(pages, block, bytes),
+            LayerStore::Pages(_, pages) => b.write_block(pages, block, bytes),
             LayerStore::States(_) | LayerStore::Borrowed(_) => {}
         }
     }
@@ -139,7 +158,7 @@ impl<B: Backend> LayerStore<B> {
     /// Bytes of one state; a mixer with pages has none.
     pub(crate) fn state_bytes(&self, b: &B) -> usize {
         match self {
-            LayerStore::Pages(_) | LayerStore::Borrowed(_) => 0,
+            LayerStore::Pages(..) | LayerStore::Borrowed(_) => 0,
             LayerStore::States(states) => b.state_bytes(states),
         }
     }
@@ -151,14 +170,14 @@ impl<B: Backend> LayerStore<B> {
         out: &mut [u8],
     ) -> Result<(), DeviceError> {
         match self {
-            LayerStore::Pages(_) | LayerStore::Borrowed(_) => Ok(()),
+            LayerStore::Pages(..) | LayerStore::Borrowed(_) => Ok(()),
             LayerStore::States(states) => b.read_state(states, slot, out),
         }
     }
 
     pub(crate) fn write_state(&mut self, b: &B, slot: SlotId, bytes: &[u8]) {
         match self {
-            LayerStore::Pages(_) | LayerStore::Borrowed(_) => {}
+            LayerStore::Pages(..) | LayerStore::Borrowed(_) => {}
             LayerStore::States(states) => b.write_state(states, slot, bytes),
         }
     }
@@ -196,16 +215,16 @@ impl<B: Backend> MixerWeights<B> {
     ) {
         let (before, own) = stores.take();
         match (self, own) {
-            (MixerWeights::Attention(attention), LayerStore::Pages(pages)) => {
+            (MixerWeights::Attention(attention), LayerStore::Pages(_, pages)) => {
                 attention.forward(b, pass, wiring, Kept::Own(pages), s);
             }
             (MixerWeights::Attention(attention), LayerStore::Borrowed(other)) => {
-                let LayerStore::Pages(pages) = &before[*other] else {
+                let LayerStore::Pages(_, pages) = &before[*other] else {
                     unreachable!("only pages are borrowed");
                 };
                 attention.forward(b, pass, wiring, Kept::Others(pages), s);
             }
-            (MixerWeights::Latent(latent), LayerStore::Pages(pages)) => {
+            (MixerWeights::Latent(latent), LayerStore::Pages(_, pages)) => {
                 latent.forward(b, pass, wiring, pages, s);
             }
             (MixerWeights::GatedDelta(delta), LayerStore::States(states)) => {

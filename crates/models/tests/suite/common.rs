@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use backend::{BLOCK, Backend, Batch, KvFormat, Span, TokenId, reference::Reference};
 use cpu::{Activations, Cpu, Isa, Options};
 use hearth_models::recipe::{Branch, Ffn, Layer};
-use hearth_models::{Decoder, ModelSpec, Scratch, Store};
+use hearth_models::{Decoder, ModelSpec, Room, Scratch, Store};
 use weights::Checkpoint;
 
 /// Where the goldens lie.
@@ -51,7 +51,8 @@ const N_SLOTS: usize = 8;
 impl<'b, B: Backend> Runner<'b, B> {
     pub(crate) fn new(b: &'b B, spec: &ModelSpec, checkpoint: &Checkpoint) -> Self {
         let decoder = Decoder::load(spec, checkpoint, b).expect("the model loads");
-        let store = Store::new(decoder.spec(), N_BLOCKS, N_SLOTS, b);
+        let room = Room { n_blocks: N_BLOCKS, n_windowed: N_BLOCKS, n_slots: N_SLOTS };
+        let store = Store::new(decoder.spec(), room, b);
         let scratch = Scratch::new(decoder.spec(), MAX_ROWS, MAX_ROWS, b);
         Runner { b, decoder, store, scratch, staged: b.staged(MAX_ROWS) }
     }

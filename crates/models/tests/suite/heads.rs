@@ -6,7 +6,7 @@ use backend::reference::Reference;
 use backend::{BLOCK, Backend, Batch, KvFormat, Span, TokenId};
 use cpu::{Activations, Cpu, Options};
 use hearth_models::{
-    Decoder, DraftHead, DraftScratch, ModelSpec, Scratch, Store, recipe, stored_drafts,
+    Decoder, DraftHead, DraftScratch, ModelSpec, Room, Scratch, Store, recipe, stored_drafts,
 };
 use weights::{Checkpoint, Tensor};
 
@@ -37,6 +37,8 @@ struct Said<B: Backend> {
 }
 
 /// A batch of consecutive rows of one sequence, all of them wanted.
+const ROOM: Room = Room { n_blocks: 4, n_windowed: 4, n_slots: 2 };
+
 fn batch(tokens: &[TokenId], start: usize) -> Batch {
     let blocks = [2, 0, 3, 1][..(start + tokens.len()).div_ceil(BLOCK)].to_vec();
     let mut span = Span::new(0..tokens.len(), start, blocks);
@@ -48,7 +50,7 @@ fn batch(tokens: &[TokenId], start: usize) -> Batch {
 fn trunk<B: Backend>(b: &B, checkpoint: &Checkpoint, text: &[TokenId]) -> B::Buf {
     let decoder = Decoder::load(&spec_of(checkpoint), checkpoint, b).expect("loads");
     let spec = decoder.spec();
-    let mut store = Store::new(spec, 4, 2, b);
+    let mut store = Store::new(spec, ROOM, b);
     let mut scratch = Scratch::new(spec, text.len(), text.len(), b);
     let mut staged = b.staged(text.len());
     b.stage(&batch(text, 0), &mut staged);
@@ -82,7 +84,7 @@ fn head<B: Backend>(
     chunk: usize,
 ) -> Said<B> {
     let (spec, n) = (head.spec(), text.len());
-    let (mut store, mut scratch) = (Store::new(spec, 4, 2, b), DraftScratch::new(spec, n, n, b));
+    let (mut store, mut scratch) = (Store::new(spec, ROOM, b), DraftScratch::new(spec, n, n, b));
     let mut staged = b.staged(n);
     let mut said = Said { logits: Vec::new(), hidden: b.buf(n * spec.hidden) };
     for (i, piece) in text.chunks(chunk).enumerate() {

@@ -1,8 +1,9 @@
 //! The projection from latents as one matrix and as two, and what a cache of latents costs.
 
+use backend::KvGroup;
 use backend::reference::Reference;
 use hearth_models::recipe::Mixer;
-use hearth_models::{Decoder, Footprint, ModelSpec, Store, recipe, tiny};
+use hearth_models::{Decoder, Footprint, ModelSpec, Room, Store, recipe, tiny};
 use weights::{Checkpoint, Tensor};
 
 use crate::common::Runner;
@@ -76,7 +77,11 @@ fn a_position_costs_one_latent_and_one_key() {
     for model_type in FAMILIES {
         let (spec, _) = tiny_spec(model_type);
         assert_eq!(spec.kv_bytes_per_token(), 3 * (48 + 8) * 2, "{model_type}");
-        let store = Store::new(&spec, 2, 1, &Reference);
-        assert_eq!(store.block_bytes(&Reference), spec.kv_bytes_per_block(), "{model_type}");
+        let store = Store::new(&spec, Room { n_blocks: 2, n_windowed: 0, n_slots: 1 }, &Reference);
+        assert_eq!(
+            store.block_bytes(&Reference, KvGroup::Full),
+            spec.kv_bytes_per_block(),
+            "{model_type}"
+        );
     }
 }

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use backend::reference::Reference;
-use backend::{KvFormat, Rope, RopeLayout};
-use hearth_models::recipe::{AttentionMixer, Head, Mixer};
+use backend::{BLOCK, KvFormat, KvGroup, Rope, RopeLayout};
+use hearth_models::recipe::{AttentionMixer, Head, KeysValues, Mixer};
 use hearth_models::{
-    Cache, Error, FAMILIES, ModelSpec, SUPPORTED, Store, recipe, recipe_for_context, tiny,
+    Cache, Error, FAMILIES, ModelSpec, Room, SUPPORTED, Store, recipe, recipe_for_context, tiny,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -229,6 +229,29 @@ fn a_window_bounds_what_is_read_of_the_cache() {
     assert_eq!(spec.kv_bytes_per_token(), 3 * per_layer);
     assert_eq!(spec.kv_bytes_read(1000), (40 + 40 + 1000) * per_layer);
     assert_eq!(spec.kv_bytes_read(10), 3 * 10 * per_layer);
+    assert_eq!(spec.window(), Some(40));
+    assert_eq!(spec.group_bytes_per_block(KvGroup::Windowed), 2 * per_layer * BLOCK);
+    assert_eq!(spec.group_bytes_per_block(KvGroup::Full), per_layer * BLOCK);
+}
+
+/// What a layer reads of another one has not been given up by it.
+#[test]
+fn a_borrower_looks_no_further_back_than_the_owner() {
+    let mut n = 0;
+    for (family, names) in FAMILIES {
+        let spec = spec(&tiny(names[0]));
+        let caches: Vec<Cache> = spec.mixers().map(|mixer| mixer.cache(spec.kv_format)).collect();
+        for mixer in spec.mixers() {
+            let Mixer::Attention(own) = mixer else { continue };
+            let KeysValues::OfMixer(owner) = own.keys_values else { continue };
+            let Cache::Pages { window, .. } = caches[owner] else { panic!("{family}: no pages") };
+            let far = |window: Option<usize>| window.unwrap_or(usize::MAX);
+            assert!(far(own.shape.window) <= far(window), "{family}");
+            assert_eq!(own.shape.window.is_some(), window.is_some(), "{family}");
+            n += 1;
+        }
+    }
+    assert!(n > 0);
 }
 
 /// The formula, and what a block of a device really has.
@@ -237,8 +260,12 @@ fn the_cache_costs_what_its_format_takes() {
     for family in ["llama", "gemma3_text", "phi3"] {
         for format in KvFormat::ALL {
             let spec = spec(&tiny(family)).with_kv_format(format);
-            let store = Store::new(&spec, 2, 1, &Reference);
-            assert_eq!(store.block_bytes(&Reference), spec.kv_bytes_per_block(), "{family}");
+            let store =
+                Store::new(&spec, Room { n_blocks: 2, n_windowed: 3, n_slots: 1 }, &Reference);
+            for group in [KvGroup::Full, KvGroup::Windowed] {
+                let bytes = store.block_bytes(&Reference, group);
+                assert_eq!(bytes, spec.group_bytes_per_block(group), "{family}");
+            }
         }
     }
     // Two heads of 16 in each of three layers: 16 codes and two scales of a key, of which 32 share a

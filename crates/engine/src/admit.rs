@@ -74,7 +74,7 @@ impl Engine {
         match self.try_head()? {
             Ok(key) => Some(key),
             Err(Full { missing }) => {
-                let made = self.make_way_for(place, missing.unwrap_or(0));
+                let made = self.make_way_for(place, missing);
                 if made { self.try_head()?.ok() } else { None }
             }
         }

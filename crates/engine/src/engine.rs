@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use backend::{Batch, DeviceError};
 
-use crate::cache::{CacheBook, DiskCleared, Room, SeqKey, Spill};
+use crate::cache::{CacheBook, DiskCleared, PaneRoom, Room, SeqKey, Spill, least_panes};
 use crate::line::Line;
 use crate::sampler::Sampler;
 use crate::seq::Seq;
@@ -92,10 +92,7 @@ impl Engine {
         let shape = executor.shape();
         let rows = limits.rows.min(shape.max_rows).max(1);
         let room = room(&*executor);
-        let pairs = match room {
-            Room::Blocks(_) => usize::MAX,
-            Room::WithStates { slots, .. } => slots / 2,
-        };
+        let pairs = room.slots.map_or(usize::MAX, |slots| slots / 2);
         assert!(pairs > 0, "a sequence needs two recurrent states");
         let seqs = limits.seqs.min(rows).min(shape.max_want).min(pairs).max(1);
         let context = limits.context.min(executor.max_positions());
@@ -161,6 +158,7 @@ impl Engine {
             parked: self.line.iter().filter(|seq| seq.times.started.is_some()).count(),
             blocks: self.book.counts(),
             states: self.book.state_counts(),
+            panes: self.book.pane_counts(),
             disk: self.spill.as_ref().map(Spill::stats),
             pace: self.pace,
             passes: self.passes,
@@ -267,9 +265,10 @@ impl Engine {
 
 /// What the cache books of an executor are about.
 fn room(executor: &dyn Executor) -> Room {
-    let ExecutorShape { n_blocks: blocks, n_slots: slots, .. } = executor.shape();
-    match executor.state_bytes() {
-        0 => Room::Blocks(blocks),
-        _ => Room::WithStates { blocks, slots },
-    }
+    let ExecutorShape { n_blocks: blocks, n_slots, n_windowed: panes, .. } = executor.shape();
+    let slots = (executor.state_bytes() > 0).then_some(n_slots);
+    let panes = executor.window().map(|window| PaneRoom { panes, window });
+    let enough = |room: PaneRoom| room.panes >= blocks.min(least_panes(room.window));
+    assert!(panes.is_none_or(enough), "a sequence needs blocks for a whole window");
+    Room { blocks, slots, panes }
 }

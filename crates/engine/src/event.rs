@@ -129,6 +129,11 @@ pub enum Miss {
         /// The first block that has to be computed again, counted from 0.
         block: usize,
     },
+    /// It is there, but not what layers that see only a window need to go on.
+    NoWindow {
+        /// The first block that has to be computed again, counted from 0.
+        block: usize,
+    },
     /// Another request is computing it at this moment.
     InProgress {
         /// The first block that is not there yet, counted from 0.
@@ -145,6 +150,7 @@ impl Miss {
             Miss::Diverged { .. } => "diverged",
             Miss::Evicted { .. } => "evicted",
             Miss::NoState { .. } => "no_state",
+            Miss::NoWindow { .. } => "no_window",
             Miss::InProgress { .. } => "in_progress",
         }
     }

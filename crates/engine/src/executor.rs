@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of requests, sampling or the cache books.
 
-use backend::{Batch, BlockId, DeviceError, SlotId};
+use backend::{Batch, BlockId, DeviceError, KvGroup, SlotId};
 
 /// Runs batches. The engine holds a `Box<dyn Executor>` and never learns what is inside.
 pub trait Executor: Send {
@@ -15,6 +15,12 @@ pub trait Executor: Send {
     /// Runs one pass and replaces `logits` by those of `batch.want`, row after row. An error means
     /// that nothing of the pass counts.
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError>;
+
+    /// Positions that layers which see only a window read, the most that any of them does. `None` says
+    /// that there are no such layers, and then nobody looks at [`Span::windowed`](backend::Span).
+    fn window(&self) -> Option<usize> {
+        None
+    }
 
     /// Bytes of one recurrent state, as [`Executor::read_state`] gives them. 0 says that the model has
     /// none.
@@ -32,21 +38,35 @@ pub trait Executor: Send {
         Err(DeviceError("this executor does not copy states".into()))
     }
 
-    /// Bytes of one cache block, as [`Executor::read_block`] gives them. 0 says that blocks cannot
-    /// be copied out, so that nothing is kept on disk, and only whole blocks are shared.
-    fn block_bytes(&self) -> usize {
+    /// Bytes of one cache block of a group of layers, as [`Executor::read_block`] gives them. If that is
+    /// 0 for all of them, blocks cannot be copied out, so that nothing is kept on disk, and only whole
+    /// blocks are shared.
+    fn block_bytes(&self, _group: KvGroup) -> usize {
         0
     }
 
-    /// Copies what `block` holds into `out`, which is [`Executor::block_bytes`] long.
-    fn read_block(&mut self, _block: BlockId, _out: &mut [u8]) -> Result<(), DeviceError> {
+    /// Copies what a block of a group holds into `out`, which is [`Executor::block_bytes`] long.
+    fn read_block(
+        &mut self,
+        _block: (KvGroup, BlockId),
+        _out: &mut [u8],
+    ) -> Result<(), DeviceError> {
         Err(DeviceError("this executor does not copy blocks".into()))
     }
 
-    /// Makes `block` hold what [`Executor::read_block`] gave, bit for bit.
-    fn write_block(&mut self, _block: BlockId, _bytes: &[u8]) -> Result<(), DeviceError> {
+    /// Makes a block of a group hold what [`Executor::read_block`] gave, bit for bit.
+    fn write_block(
+        &mut self,
+        _block: (KvGroup, BlockId),
+        _bytes: &[u8],
+    ) -> Result<(), DeviceError> {
         Err(DeviceError("this executor does not copy blocks".into()))
     }
+}
+
+/// Blocks of an executor can be copied.
+pub(crate) fn copies_blocks(executor: &dyn Executor) -> bool {
+    [KvGroup::Full, KvGroup::Windowed].iter().any(|group| executor.block_bytes(*group) > 0)
 }
 
 /// How much an executor has room for.
@@ -54,6 +74,8 @@ pub trait Executor: Send {
 pub struct ExecutorShape {
     /// Cache blocks of [`backend::BLOCK`] positions.
     pub n_blocks: usize,
+    /// Cache blocks of layers that see only a window, if the model has any.
+    pub n_windowed: usize,
     /// Recurrent states, if the model has any: two for every sequence that is to run, and as many
     /// more as are to be kept for others to go on from.
     pub n_slots: usize,

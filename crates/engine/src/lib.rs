@@ -35,9 +35,9 @@ mod stops;
 mod tempo;
 
 // What an executor is handed, so that whoever writes one needs no other crate.
-pub use backend::{BLOCK, Batch, BlockId, DeviceError, SlotId, Span, TokenId};
+pub use backend::{BLOCK, Batch, BlockId, DeviceError, KvGroup, SlotId, Span, TokenId};
 pub use cache::{DiskCleared, DiskError, DiskOptions, DiskStats};
-pub use cost::{Cost, Shares};
+pub use cost::{Cost, Shares, Traffic};
 pub use device::Device;
 pub use engine::{Cleared, Clock, Engine, Limits};
 pub use event::{Event, Failure, Miss, StopReason, TokenLogprob, Usage};
@@ -49,4 +49,4 @@ pub use request::{Constraint, MAX_ALTERNATIVES, Request, RequestId, Sink};
 pub use sampler::{Sampling, Xtc};
 pub use sink::{Answer, AnswerSink, answer};
 pub use spread::Spread;
-pub use stats::{Blocks, Misses, Pace, Passes, States, Stats, Totals};
+pub use stats::{Blocks, Misses, Pace, Panes, Passes, States, Stats, Totals};

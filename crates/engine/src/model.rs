@@ -27,8 +27,8 @@ impl<B: Backend> ModelExecutor<B> {
     ) -> ModelExecutor<B> {
         let (device, spec) = (device.into(), decoder.spec());
         let backend = device.backend();
-        let ExecutorShape { n_blocks, n_slots, .. } = shape;
-        let room = Room { n_blocks, n_windowed: n_blocks, n_slots };
+        let ExecutorShape { n_blocks, n_windowed, n_slots, .. } = shape;
+        let room = Room { n_blocks, n_windowed, n_slots };
         ModelExecutor {
             store: Store::new(spec, room, backend),
             scratch: Scratch::new(spec, shape.max_rows, shape.max_want, backend),
@@ -67,6 +67,10 @@ impl<B: Backend> Executor for ModelExecutor<B> {
         backend.read(scratch.logits(), batch.want.len() * decoder.spec().vocab, logits)
     }
 
+    fn window(&self) -> Option<usize> {
+        self.spec().window()
+    }
+
     fn state_bytes(&self) -> usize {
         self.store.state_bytes(self.device.backend())
     }
@@ -80,23 +84,16 @@ impl<B: Backend> Executor for ModelExecutor<B> {
         Ok(())
     }
 
-    fn block_bytes(&self) -> usize {
-        let bytes = |group| self.store.block_bytes(self.device.backend(), group);
-        bytes(KvGroup::Full) + bytes(KvGroup::Windowed)
+    fn block_bytes(&self, group: KvGroup) -> usize {
+        self.store.block_bytes(self.device.backend(), group)
     }
 
-    fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
-        let (store, b) = (&self.store, self.device.backend());
-        let (full, windowed) = out.split_at_mut(store.block_bytes(b, KvGroup::Full));
-        store.read_block(b, (KvGroup::Full, block), full)?;
-        store.read_block(b, (KvGroup::Windowed, block), windowed)
+    fn read_block(&mut self, block: (KvGroup, BlockId), out: &mut [u8]) -> Result<(), DeviceError> {
+        self.store.read_block(self.device.backend(), block, out)
     }
 
-    fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
-        let (store, b) = (&mut self.store, self.device.backend());
-        let (full, windowed) = bytes.split_at(store.block_bytes(b, KvGroup::Full));
-        store.write_block(b, (KvGroup::Full, block), full);
-        store.write_block(b, (KvGroup::Windowed, block), windowed);
+    fn write_block(&mut self, block: (KvGroup, BlockId), bytes: &[u8]) -> Result<(), DeviceError> {
+        self.store.write_block(self.device.backend(), block, bytes);
         Ok(())
     }
 }

@@ -14,6 +14,7 @@
 //! its priority included. So it makes way at most once for each priority that is higher than its
 //! own, and it comes in again before everybody of that priority who arrived later.
 
+use crate::cache::Need;
 use crate::engine::{Engine, Running};
 use crate::line::Place;
 
@@ -35,14 +36,14 @@ impl Engine {
         }
     }
 
-    /// Parks as many of those that are less urgent as it takes for `missing` blocks, one at least; or
+    /// Parks as many of those that are less urgent as it takes for what is `missing`, one at least; or
     /// none if all of them are not enough.
-    pub(crate) fn make_way_for(&mut self, place: Place, missing: usize) -> bool {
-        let mut freed = 0;
+    pub(crate) fn make_way_for(&mut self, place: Place, missing: Need) -> bool {
+        let mut freed = Need::default();
         let less_urgent = self.running.iter().rev().take(self.n_less_urgent(place));
         let enough = less_urgent.map(|run| self.book.relief(run.key)).position(|n| {
-            freed += n;
-            freed >= missing
+            freed = freed.plus(n);
+            missing.minus(freed) == Need::default()
         });
         for _ in 0..enough.map_or(0, |last| last + 1) {
             self.park_youngest_for(place);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use backend::{BLOCK, DeviceError, Span};
+use backend::{BLOCK, BlockId, DeviceError, Span};
 
 use crate::cache::Origin;
 use crate::engine::{Engine, Running};
@@ -82,13 +82,18 @@ impl Engine {
     /// Puts the next `rows` rows of a sequence into the batch. There are blocks for them.
     fn add_span(&mut self, idx: usize, rows: usize) -> Turn {
         let stops = self.stops(idx, rows);
+        self.book.mark(self.running[idx].key, &stops);
         let Running { key, seq } = &self.running[idx];
         let batch = &mut self.batch;
         let start = self.book.len(*key);
         let first_row = batch.n_rows();
         batch.tokens.extend(&seq.tokens[start..start + rows]);
         let blocks = self.book.blocks(*key).to_vec();
-        let mut span = Span::new(first_row..batch.n_rows(), start, blocks);
+        // What nobody sees is nowhere.
+        let windowed = self.book.panes(*key).map(|pane| pane.unwrap_or(BlockId::MAX)).collect();
+        let rows_of_batch = first_row..batch.n_rows();
+        let (state_in, states_out) = (None, Vec::new());
+        let mut span = Span { rows: rows_of_batch, start, blocks, windowed, state_in, states_out };
         if let Some(lease) = self.book.lease_states(*key, rows, &stops) {
             (span.state_in, span.states_out) = (lease.state_in, lease.states_out);
         }

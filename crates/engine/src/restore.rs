@@ -2,12 +2,12 @@
 //!
 //! A block that comes back takes the place of rows that would have been computed: it is reserved,
 //! written and committed like them, so nothing else knows of disks. A sequence that needs a recurrent
-//! state to go on gets its blocks first; if the state then does not come, it goes back to where it
-//! was, and the blocks stay cached.
+//! state to go on, or what layers with a window read, gets its blocks first; if the rest then does not
+//! come, it goes back to where it was, and the blocks stay cached.
 
-use backend::{BLOCK, DeviceError};
+use backend::{BLOCK, DeviceError, KvGroup};
 
-use crate::cache::{DiskError, DiskOptions, Origin, Piece, Spill, What};
+use crate::cache::{DiskError, DiskOptions, More, Origin, Piece, Spill, What};
 use crate::engine::{Engine, Running};
 use crate::seq::Seq;
 use crate::{Failure, Totals};
@@ -20,6 +20,19 @@ const TIME_BESIDE_OTHERS: u32 = 4;
 /// Bytes that may come back in one step otherwise, which is how long a newcomer may have to wait.
 const BYTES_ALONE: usize = 64 << 20;
 
+/// What became of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    /// It is back.
+    Back,
+    /// It was in memory.
+    Known,
+    /// It is on disk no more, or damaged, and will not be found again.
+    Gone,
+    /// There is no room for it.
+    NoRoom,
+}
+
 impl Engine {
     /// Keeps cached blocks on disk from now on, and finds those that are there, in the background;
     /// [`Engine::flush`] waits for that. To be called before anything else.
@@ -31,15 +44,25 @@ impl Engine {
     /// Looks for more of a sequence on disk than it has in memory, and notes how much is known.
     pub(crate) fn look_around(&self, run: &mut Running) {
         let Running { key, seq } = run;
-        seq.known = self.book.known(*key, &seq.tokens);
+        let memory = self.book.memory(*key, &seq.tokens);
+        seq.known = memory.known;
         if let Some(spill) = &self.spill {
-            let found = spill.find(&seq.tokens, self.book.len(*key), seq.known);
+            let found = spill.find(&seq.tokens, self.book.len(*key), &memory);
             seq.known = found.known;
             // Without a slot for the state at their end, blocks would come back in vain.
             if self.book.can_keep() {
                 seq.on_disk = found.pieces;
             }
         }
+    }
+
+    /// Looks around again, because something else is there by now.
+    fn look_again(&mut self, idx: usize) {
+        let mut run = self.running.remove(idx);
+        run.seq.on_disk.clear();
+        run.seq.restored = Vec::new();
+        self.look_around(&mut run);
+        self.running.insert(idx, run);
     }
 
     /// Somebody waits for blocks from disk.
@@ -57,7 +80,7 @@ impl Engine {
             true => BYTES_BESIDE_OTHERS,
             false => BYTES_ALONE,
         };
-        let mut n_blocks = (bytes / spill.block_bytes()).max(1);
+        let mut n_blocks = (bytes / spill.record_bytes()).max(1);
         let target = self.limits.stall_target.filter(|_| beside_others);
         let end = target.map(|target| self.kept + target / TIME_BESIDE_OTHERS);
         for idx in 0..self.running.len() {
@@ -79,85 +102,115 @@ impl Engine {
     /// Another sequence that begins alike may have been first.
     fn adopt_restored(&mut self, idx: usize) {
         let Running { key, seq } = &mut self.running[idx];
-        if seq.on_disk.is_empty() {
-            return;
-        }
-        let gained = self.book.adopt(*key, &seq.tokens) / BLOCK;
-        let is_block = |piece: &&Piece| piece.what == What::Block;
-        let n_blocks = seq.on_disk.iter().take_while(is_block).count();
-        seq.on_disk.drain(..gained.min(n_blocks));
-        if self.book.has_states() && gained > 0 && gained >= n_blocks {
-            // It can go on from where it is now.
-            seq.on_disk.clear();
-            seq.restored = Vec::new();
+        if !seq.on_disk.is_empty() && self.book.adopt(*key, &seq.tokens) > 0 {
+            self.look_again(idx);
         }
     }
 
-    /// Brings back the next piece of a sequence. What is not there after all, or finds no room, is
-    /// computed, and so is everything behind it.
+    /// Brings back the next piece of a sequence. If it is not there after all, the sequence goes back to
+    /// where it can go on, and gets what there is else: from an older state or window, say. What finds no
+    /// room is computed, and so is everything behind it.
     fn restore_piece(&mut self, idx: usize) -> Result<(), DeviceError> {
-        let Running { seq, .. } = &mut self.running[idx];
+        let Running { key, seq } = &mut self.running[idx];
+        let key = *key;
         let Some(piece) = seq.on_disk.pop_front() else { return Ok(()) };
-        let came = match piece.what {
+        let before = self.book.sound(key);
+        let mut came = match piece.what {
             What::Block => self.restore_block(idx, piece)?,
-            What::Part | What::LastPart => self.restore_part(idx, piece)?,
+            What::Pane(more) => self.restore_pane(idx, piece, more)?,
+            What::State(more) => self.restore_state(idx, piece, more)?,
         };
-        if !came {
-            let Running { key, seq } = &mut self.running[idx];
-            seq.on_disk.clear();
-            seq.restored = Vec::new();
-            self.book.rewind(*key);
+        let Running { seq, .. } = &mut self.running[idx];
+        if seq.on_disk.is_empty()
+            && matches!(came, Came::Back | Came::Known)
+            && !self.book.settle_restored(key)
+        {
+            came = Came::NoRoom;
+        }
+        match came {
+            Came::Known => {}
+            Came::Back => count_restored(seq, self.book.sound(key) - before, &mut self.totals),
+            Came::Gone => {
+                self.book.rewind(key);
+                self.look_again(idx);
+            }
+            Came::NoRoom => {
+                self.book.rewind(key);
+                seq.on_disk.clear();
+                seq.restored = Vec::new();
+            }
         }
         Ok(())
     }
 
-    /// Says whether there is one part more of a state.
-    fn restore_part(&mut self, idx: usize, piece: Piece) -> Result<bool, DeviceError> {
+    /// The next part of a state.
+    fn restore_state(&mut self, idx: usize, piece: Piece, more: More) -> Result<Came, DeviceError> {
         let Running { key, seq } = &mut self.running[idx];
-        let Some(spill) = &mut self.spill else { return Ok(false) };
-        let Some(bytes) = spill.read(&piece.label) else { return Ok(false) };
+        let Some(spill) = &mut self.spill else { return Ok(Came::NoRoom) };
+        let Some(bytes) = spill.read(&piece.label) else { return Ok(Came::Gone) };
         seq.restored.extend_from_slice(bytes);
-        if piece.what == What::Part {
-            return Ok(true);
+        if more == More::Follows {
+            return Ok(Came::Back);
         }
-        let Some(slot) = self.book.lease_restored(*key) else { return Ok(false) };
+        let Some(slot) = self.book.lease_restored(*key) else { return Ok(Came::NoRoom) };
         spill.follow(&self.book.take_changes(), Origin::Answer, &mut *self.executor)?;
         let mut bytes = std::mem::take(&mut seq.restored);
-        // The last part is filled up to the size of a block.
+        // The last part is filled up to the size of a record.
         bytes.truncate(self.executor.state_bytes());
         self.executor.write_state(slot, &bytes)?;
-        count_restored(seq, self.book.beyond_state(*key), &mut self.totals);
         self.book.commit(*key, 0, &seq.tokens);
         spill.follow(&self.book.take_changes(), Origin::Prompt, &mut *self.executor)?;
-        Ok(true)
+        Ok(Came::Back)
     }
 
-    /// Says whether a sequence has one block more.
-    fn restore_block(&mut self, idx: usize, piece: Piece) -> Result<bool, DeviceError> {
+    /// The next part of the pane of the last block.
+    fn restore_pane(&mut self, idx: usize, piece: Piece, more: More) -> Result<Came, DeviceError> {
         let Running { key, seq } = &mut self.running[idx];
-        let Some(spill) = &mut self.spill else { return Ok(false) };
+        let Some(spill) = &mut self.spill else { return Ok(Came::NoRoom) };
+        if self.book.hold_last_pane(*key) {
+            // So is the rest of it.
+            while seq.on_disk.pop_front_if(|next| matches!(next.what, What::Pane(_))).is_some() {}
+            seq.restored = Vec::new();
+            return Ok(Came::Back);
+        }
+        let Some(bytes) = spill.read(&piece.label) else { return Ok(Came::Gone) };
+        seq.restored.extend_from_slice(bytes);
+        if more == More::Follows {
+            return Ok(Came::Back);
+        }
+        let Some(pane) = self.book.take_last_pane(*key) else { return Ok(Came::NoRoom) };
+        spill.follow(&self.book.take_changes(), Origin::Answer, &mut *self.executor)?;
+        let mut bytes = std::mem::take(&mut seq.restored);
+        bytes.truncate(self.executor.block_bytes(KvGroup::Windowed));
+        self.executor.write_block((KvGroup::Windowed, pane), &bytes)?;
+        Ok(Came::Back)
+    }
+
+    /// One block more.
+    fn restore_block(&mut self, idx: usize, piece: Piece) -> Result<Came, DeviceError> {
+        let Running { key, seq } = &mut self.running[idx];
+        let Some(spill) = &mut self.spill else { return Ok(Came::NoRoom) };
         let len = self.book.len(*key);
         let at = len / BLOCK;
         self.book.follow(*key, &seq.tokens, (at + 1) * BLOCK);
         if self.book.len(*key) > len {
-            return Ok(true);
+            return Ok(Came::Known);
         }
-        if self.book.reserve(*key, BLOCK) < BLOCK {
-            return Ok(false);
+        if !len.is_multiple_of(BLOCK) || !self.book.reserve_restored(*key) {
+            return Ok(Came::NoRoom);
         }
         // What had to make room is copied before it is overwritten.
         spill.follow(&self.book.take_changes(), Origin::Answer, &mut *self.executor)?;
-        let Some(bytes) = spill.read(&piece.label) else {
-            self.book.commit(*key, 0, &seq.tokens);
-            return Ok(false);
-        };
-        self.executor.write_block(self.book.blocks(*key)[at], bytes)?;
-        self.book.commit(*key, BLOCK, &seq.tokens);
-        if !self.book.has_states() {
-            count_restored(seq, BLOCK, &mut self.totals);
+        if spill.reads_blocks() {
+            let Some(bytes) = spill.read(&piece.label) else {
+                self.book.commit(*key, 0, &seq.tokens);
+                return Ok(Came::Gone);
+            };
+            self.executor.write_block((KvGroup::Full, self.book.blocks(*key)[at]), bytes)?;
         }
+        self.book.commit(*key, BLOCK, &seq.tokens);
         spill.follow(&self.book.take_changes(), Origin::Prompt, &mut *self.executor)?;
-        Ok(true)
+        Ok(Came::Back)
     }
 
     /// Lets the disk know what was dropped. Must come before anything is written to it.

@@ -3,11 +3,12 @@
 //!
 //! Who gets them then is `plan.rs`'s business.
 
-use backend::{BLOCK, DeviceError};
+use backend::{BLOCK, BlockId, DeviceError, KvGroup};
 
 use crate::Totals;
 use crate::cache::Fork;
 use crate::engine::{Engine, Running};
+use crate::executor::copies_blocks;
 use crate::plan::{Budget, Shares, share_rows};
 use crate::seq::Seq;
 use crate::tempo::Work;
@@ -30,19 +31,32 @@ impl Engine {
 
     /// Lets a sequence begin its next block with a copy of one that begins alike, if there is one.
     pub(crate) fn fork(&mut self, idx: usize) -> Result<(), DeviceError> {
-        let block_bytes = self.executor.block_bytes();
-        if block_bytes == 0 {
+        if !copies_blocks(&*self.executor) {
             return Ok(());
         }
         let Running { key, seq } = &mut self.running[idx];
         let before = self.book.len(*key);
-        let Some(Fork { from, to }) = self.book.fork(*key, &seq.tokens) else { return Ok(()) };
+        let Some(fork) = self.book.fork(*key, &seq.tokens) else { return Ok(()) };
+        let Fork { from, to, panes } = fork;
         count_gain(seq, self.book.len(*key) - before, &mut self.totals);
         // What made room is kept first.
         self.follow_changes()?;
-        self.copied.resize(block_bytes, 0);
-        self.executor.read_block(from, &mut self.copied)?;
-        self.executor.write_block(to, &self.copied)
+        self.copy_block(KvGroup::Full, from, to)?;
+        match panes {
+            Some((from, to)) => self.copy_block(KvGroup::Windowed, from, to),
+            None => Ok(()),
+        }
+    }
+
+    fn copy_block(
+        &mut self,
+        group: KvGroup,
+        from: BlockId,
+        to: BlockId,
+    ) -> Result<(), DeviceError> {
+        self.copied.resize(self.executor.block_bytes(group), 0);
+        self.executor.read_block((group, from), &mut self.copied)?;
+        self.executor.write_block((group, to), &self.copied)
     }
 
     /// How many rows each running sequence should get. The pass begins here, as far as its time is
@@ -87,7 +101,7 @@ impl Engine {
         if !self.book.can_keep() {
             return 0;
         }
-        let common = match self.executor.block_bytes() == 0 || self.book.has_states() {
+        let common = match !copies_blocks(&*self.executor) || self.book.has_states() {
             true => common_start(a, b) / BLOCK * BLOCK,
             false => common_start(a, b),
         };

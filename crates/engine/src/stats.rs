@@ -20,6 +20,8 @@ pub struct Stats {
     pub blocks: Blocks,
     /// Recurrent states, of a model that has them.
     pub states: States,
+    /// Blocks of layers that see only a window, of a model that has them.
+    pub panes: Panes,
     /// What is kept on disk. `None`: nothing is.
     pub disk: Option<DiskStats>,
     /// How fast it goes.
@@ -51,6 +53,17 @@ pub struct States {
     /// Kept at the ends of blocks, for prompts that start alike; given away when one is needed.
     pub kept: usize,
     /// In use by running sequences.
+    pub held: usize,
+}
+
+/// Where the blocks of layers that see only a window are. Free, kept and held add up to all there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Panes {
+    /// Empty.
+    pub free: usize,
+    /// Kept beside cached blocks, for prompts that start alike; given away when one is needed.
+    pub kept: usize,
+    /// In the windows of running sequences.
     pub held: usize,
 }
 
@@ -139,19 +152,22 @@ pub struct Misses {
     pub evicted: u64,
     /// [`Miss::NoState`].
     pub no_state: u64,
+    /// [`Miss::NoWindow`].
+    pub no_window: u64,
     /// [`Miss::InProgress`].
     pub in_progress: u64,
 }
 
 impl Misses {
     /// Every reason by [`Miss::name`], with its count.
-    pub fn by_name(&self) -> [(&'static str, u64); 6] {
+    pub fn by_name(&self) -> [(&'static str, u64); 7] {
         [
             ("too_short", self.too_short),
             ("cold", self.cold),
             ("diverged", self.diverged),
             ("evicted", self.evicted),
             ("no_state", self.no_state),
+            ("no_window", self.no_window),
             ("in_progress", self.in_progress),
         ]
     }
@@ -163,6 +179,7 @@ impl Misses {
             Miss::Diverged { .. } => &mut self.diverged,
             Miss::Evicted { .. } => &mut self.evicted,
             Miss::NoState { .. } => &mut self.no_state,
+            Miss::NoWindow { .. } => &mut self.no_window,
             Miss::InProgress { .. } => &mut self.in_progress,
         };
         *counter += 1;

@@ -1,4 +1,5 @@
-//! Where the recurrent states of a sequence are kept, for others to go on from.
+//! Where the recurrent states of a sequence are kept, and what layers that see only a window need, for
+//! others to go on from.
 //!
 //! Not for how long: that is the cache's business. What stands here changes what has to be computed
 //! again, never what comes out.
@@ -19,7 +20,7 @@ const INTERVAL: usize = 1024;
 const ON_THE_WAY: usize = 4;
 
 impl Engine {
-    /// Where states of a sequence are to be kept during its next `rows` rows, in order:
+    /// Where states or windows of a sequence are to be kept during its next `rows` rows, in order:
     /// - to stay, where a prompt ends, where the request says that others may part from it, and where
     ///   others did;
     /// - for as long as there is room, every so often in a long prompt;
@@ -29,7 +30,7 @@ impl Engine {
         let start = self.book.len(run.key);
         let ends = start + 1..start + rows + 1;
         let whole = |n: usize| n / BLOCK * BLOCK;
-        if !self.book.has_states() || whole(start + rows) <= start {
+        if !(self.book.has_states() || self.book.has_window()) || whole(start + rows) <= start {
             return Vec::new();
         }
         let mut stops = vec![Stop { at: whole(start + rows), stay: Stay::Trailing }];

@@ -261,6 +261,15 @@ fn asks() -> impl Strategy<Value = Ask> {
     )
 }
 
+fn layers() -> impl Strategy<Value = Layers> {
+    let windows = prop::sample::select(vec![1usize, 20, 32, 70]);
+    prop_oneof![
+        2 => Just(Layers::Full),
+        2 => windows.clone().prop_map(Layers::Mixed),
+        1 => windows.prop_map(Layers::Windowed),
+    ]
+}
+
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     let one = prop_oneof![
         6 => asks().prop_map(|ask| Happening::Arrival(Box::new(ask))),
@@ -274,7 +283,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_answer_is_that_of_the_request_alone(
@@ -282,8 +291,14 @@ proptest! {
         max_bytes in prop::sample::select(vec![3000u64, 20_000, 1 << 30]),
         // `None`: a model without states.
         n_slots in prop::option::of(prop::sample::select(vec![6usize, 8, 40])),
+        layers in layers(),
+        more_panes in prop::sample::select(vec![0usize, 2, 30]),
     ) {
-        let toy = || n_slots.map_or_else(|| Toy::new(n_blocks), |n| Toy::hybrid(n_blocks, n));
+        let toy = || {
+            let toy = n_slots.map_or_else(|| Toy::new(n_blocks), |n| Toy::hybrid(n_blocks, n));
+            let least = layers.window().map_or(0, |window| window.div_ceil(BLOCK) + 1 + more_panes);
+            toy.with_window(layers, least.min(n_blocks))
+        };
         let dir = tempfile::tempdir().unwrap();
         let begin = || {
             let mut engine = engine(toy(), limits(24, 3, 180));

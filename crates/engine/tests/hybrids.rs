@@ -182,6 +182,40 @@ fn segment(dir: &Path) -> PathBuf {
     segments.next().unwrap().unwrap().path()
 }
 
+/// A folder that is a copy of another one, whose segment holds these bytes.
+fn copy_with(dir: &Path, bytes: &[u8]) -> tempfile::TempDir {
+    let (copy, path) = (tempfile::tempdir().unwrap(), segment(dir));
+    // The folder's name is the model's.
+    let to = copy.path().join(path.parent().unwrap().file_name().unwrap());
+    std::fs::create_dir(&to).unwrap();
+    std::fs::write(to.join(path.file_name().unwrap()), bytes).unwrap();
+    copy
+}
+
+/// If the newest states are damaged, a sequence goes on from an older one.
+#[test]
+fn a_damaged_state_falls_back_to_an_older_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = prompt(300, 0);
+    let mut engine = started(dir.path(), 12);
+    one(&mut engine, &Ask { marks: vec![100, 200], ..Ask::greedy(&long, 3) });
+    engine.flush();
+    drop(engine);
+    let mut bytes = std::fs::read(segment(dir.path())).unwrap();
+    for (n_damaged, newest) in (0..).zip([288u64, 192, 96, 0]) {
+        let dir = copy_with(dir.path(), &bytes);
+        let mut engine = started(dir.path(), 12);
+        let found = usage(&one(&mut engine, &Ask::greedy(&long, 3)));
+        assert_eq!((found.cached_tokens, found.disk_tokens), (newest as usize, newest as usize));
+        assert_eq!(engine.stats().disk.unwrap().damaged, n_damaged);
+        // A toy's state ends with the number of its tokens, and is filled up with zeros.
+        let end = [newest.to_le_bytes(), [0; 8]].concat();
+        if let Some(at) = bytes.windows(16).position(|window| window == end) {
+            bytes[at] ^= 1;
+        }
+    }
+}
+
 /// Wherever a file is spoilt, what is missing is computed anew, and the books balance.
 #[test]
 fn a_state_that_is_damaged_or_half_there_is_none() {
@@ -191,20 +225,15 @@ fn a_state_that_is_damaged_or_half_there_is_none() {
     one(&mut engine, &ask);
     engine.flush();
     drop(engine);
-    let path = segment(dir.path());
-    let whole = std::fs::read(&path).unwrap();
+    let whole = std::fs::read(segment(dir.path())).unwrap();
     let mut found = std::collections::BTreeSet::new();
     for at in (0..whole.len()).step_by(61) {
-        let dir = tempfile::tempdir().unwrap();
-        // The folder's name is the model's.
-        let to = dir.path().join(path.parent().unwrap().file_name().unwrap());
-        std::fs::create_dir(&to).unwrap();
         let mut bytes = whole.clone();
         match at % 2 {
             0 => bytes[at] ^= 0x10,
             _ => bytes.truncate(at),
         }
-        std::fs::write(to.join(path.file_name().unwrap()), bytes).unwrap();
+        let dir = copy_with(dir.path(), &bytes);
         let mut engine = started(dir.path(), 12);
         found.insert(usage(&one(&mut engine, &ask)).cached_tokens);
         let stats = engine.stats().totals;

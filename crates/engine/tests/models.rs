@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use backend::reference::Reference;
-use backend::{BLOCK, Backend, KvFormat, TokenId};
+use backend::{BLOCK, Backend, KvFormat, KvGroup, TokenId};
 use common::{Ask, Outcome, assert_books_balance, checkpoint, outcome, run, submit};
 use cpu::{Cpu, Options};
 use hearth_engine::{
@@ -22,8 +22,13 @@ fn engine<B: Backend>(device: B, (name, format): Subject<'_>, rows: usize, seqs:
     let checkpoint = checkpoint(name);
     let spec = models::recipe(&checkpoint.config).unwrap().with_kv_format(format);
     let decoder = Decoder::load(&spec, &checkpoint, &device).unwrap();
-    let shape =
-        ExecutorShape { n_blocks: 80, n_slots: 2 * seqs + 24, max_rows: rows, max_want: seqs };
+    let shape = ExecutorShape {
+        n_blocks: 80,
+        n_windowed: 60,
+        n_slots: 2 * seqs + 24,
+        max_rows: rows,
+        max_want: seqs,
+    };
     let executor = ModelExecutor::new(device, decoder, shape);
     let limits = Limits { rows, seqs, queue: 100, context: 4096, stall_target: None };
     Engine::new(Box::new(executor), limits, Box::new(|| Duration::ZERO))
@@ -39,7 +44,8 @@ fn blocks_weigh_what_the_plan_says() {
         let Some(config) = tiny::config(name) else { continue };
         let checkpoint = tiny::checkpoint(config, 5).unwrap();
         let spec = models::recipe(&checkpoint.config).unwrap().with_kv_format(format);
-        let shape = ExecutorShape { n_blocks: 2, n_slots: 2, max_rows: 4, max_want: 1 };
+        let shape =
+            ExecutorShape { n_blocks: 2, n_windowed: 2, n_slots: 2, max_rows: 4, max_want: 1 };
         let on_cpu = Decoder::load(&spec, &checkpoint, &device).unwrap();
         let on_reference = Decoder::load(&spec, &checkpoint, &Reference).unwrap();
         let executors: [Box<dyn Executor>; 2] = [
@@ -47,7 +53,10 @@ fn blocks_weigh_what_the_plan_says() {
             Box::new(ModelExecutor::new(Reference, on_reference, shape)),
         ];
         for executor in executors {
-            assert_eq!(executor.block_bytes(), spec.kv_bytes_per_block(), "{name}");
+            for group in [KvGroup::Full, KvGroup::Windowed] {
+                let bytes = spec.group_bytes_per_block(group);
+                assert_eq!(executor.block_bytes(group), bytes, "{name}");
+            }
             assert!(executor.state_bytes() >= spec.state_bytes(), "{name}");
         }
         n += 1;

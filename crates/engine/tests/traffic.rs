@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use backend::BLOCK;
 use common::{
     Ask, End, Outcome, SmallSteps, assert_books_balance, checkpoint, outcome, run, submit,
     submit_at,
@@ -17,11 +18,14 @@ use cpu::{Cpu, Options};
 use hearth_engine::{
     Answer, DiskOptions, Engine, ExecutorShape, Failure, Limits, ModelExecutor, Sampling,
 };
-use models::Decoder;
+use models::recipe::{Branch, Mixer};
+use models::{Decoder, ModelSpec};
 use proptest::prelude::*;
 
-const MODELS: [&str; 6] =
-    ["llama", "gemma3_text", "qwen3_moe", "affine4", "qwen3_next", "qwen3_5_text"];
+const MODELS: [&str; 7] =
+    ["llama", "gemma3_text", "mistral", "qwen3_moe", "affine4", "qwen3_next", "qwen3_5_text"];
+/// Less than a block, one, not whole blocks, more than the context, and one position: itself.
+const WINDOWS: [usize; 6] = [1, 5, 32, 40, 75, 500];
 /// Tokens of prompt and answer. Fits into the smallest pool.
 const CONTEXT: usize = 150;
 
@@ -31,20 +35,37 @@ struct Setup {
     n_blocks: usize,
     rows: usize,
     seqs: usize,
-    /// Recurrent states beyond the two that each sequence needs.
-    more_slots: usize,
+    /// Recurrent states, and blocks of layers with a window, beyond those that have to be.
+    more: usize,
+    /// Positions that layers with a window see.
+    window: usize,
     stall_target: Option<Duration>,
+}
+
+/// The same model with another window in all layers that have one.
+fn with_window(mut spec: ModelSpec, window: usize) -> ModelSpec {
+    let steps = spec.layers.iter_mut().flat_map(|layer| &mut layer.steps);
+    for branch in steps.flat_map(|step| &mut step.branches) {
+        if let Branch::Mixer(Mixer::Attention(attention)) = branch
+            && let Some(own) = &mut attention.shape.window
+        {
+            *own = window;
+        }
+    }
+    spec
 }
 
 /// An engine whose clock goes on by a millisecond whenever somebody looks.
 fn engine(name: &str, setup: Setup) -> Engine {
     let device = Cpu::new(&Options { threads: 1, ..Options::default() });
     let checkpoint = checkpoint(name);
-    let spec = models::recipe(&checkpoint.config).unwrap();
+    let spec = with_window(models::recipe(&checkpoint.config).unwrap(), setup.window);
     let decoder = Decoder::load(&spec, &checkpoint, &device).unwrap();
-    let Setup { n_blocks, rows, seqs, more_slots, stall_target } = setup;
-    let n_slots = 2 * seqs + more_slots;
-    let shape = ExecutorShape { n_blocks, n_slots, max_rows: rows.max(seqs), max_want: seqs };
+    let Setup { n_blocks, rows, seqs, more, window, stall_target } = setup;
+    let n_slots = 2 * seqs + more;
+    let n_windowed = n_blocks.min(window.div_ceil(BLOCK) + 1 + more);
+    let shape =
+        ExecutorShape { n_blocks, n_windowed, n_slots, max_rows: rows.max(seqs), max_want: seqs };
     let executor = ModelExecutor::new(device, decoder, shape);
     let limits = Limits { rows, seqs, queue: 100, context: CONTEXT, stall_target };
     let now = AtomicU64::new(0);
@@ -94,18 +115,20 @@ fn asks() -> Vec<Ask> {
 }
 
 /// The answer of the request alone, its prompt in one piece.
-fn expected(name: &'static str, which: usize) -> Outcome {
-    static KNOWN: Mutex<Option<HashMap<(&str, usize), Outcome>>> = Mutex::new(None);
+fn expected(name: &'static str, window: usize, which: usize) -> Outcome {
+    static KNOWN: Mutex<Option<HashMap<(&str, usize, usize), Outcome>>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap();
     let known = known.get_or_insert_default();
     let alone = || {
-        let setup = Setup { n_blocks: 8, rows: 128, seqs: 1, more_slots: 0, stall_target: None };
+        // So many that none is ever given up.
+        let (n_blocks, more) = (8, 8);
+        let setup = Setup { n_blocks, rows: 128, seqs: 1, more, window, stall_target: None };
         let mut engine = engine(name, setup);
         let answer = submit(&mut engine, &asks()[which]);
         run(&mut engine);
         outcome(answer)
     };
-    known.entry((name, which)).or_insert_with(alone).clone()
+    known.entry((name, window, which)).or_insert_with(alone).clone()
 }
 
 #[derive(Clone, Debug)]
@@ -136,13 +159,15 @@ fn setups() -> impl Strategy<Value = Setup> {
     let stall = prop::option::of((0..20u64).prop_map(Duration::from_millis));
     let pools = prop::sample::select(vec![5usize, 6, 9, 30]);
     let rows = prop::sample::select(vec![1usize, 5, 17, 64, 128]);
-    let more_slots = prop::sample::select(vec![0usize, 1, 2, 20]);
-    (pools, rows, 1..7usize, more_slots, stall).prop_map(
-        |(n_blocks, rows, seqs, more_slots, stall_target)| Setup {
+    let more = prop::sample::select(vec![0usize, 1, 2, 20]);
+    let windows = prop::sample::select(WINDOWS.to_vec());
+    (pools, rows, 1..7usize, more, windows, stall).prop_map(
+        |(n_blocks, rows, seqs, more, window, stall_target)| Setup {
             n_blocks,
             rows,
             seqs,
-            more_slots,
+            more,
+            window,
             stall_target,
         },
     )
@@ -209,7 +234,7 @@ fn play(name: &'static str, setup: Setup, happenings: Vec<Happening>) -> Result<
                 drop(engine);
                 for (which, answer) in listeners.drain(..) {
                     if let Some(answer) = answer {
-                        check(&outcome(answer), &expected(name, which))?;
+                        check(&outcome(answer), &expected(name, setup.window, which))?;
                     }
                 }
                 engine = engine_on(dir.path(), name, setup);
@@ -228,13 +253,13 @@ fn play(name: &'static str, setup: Setup, happenings: Vec<Happening>) -> Result<
         let Some(answer) = answer else { continue };
         let found = outcome(answer);
         prop_assert_ne!(&found.end, &End::Nothing);
-        check(&found, &expected(name, which))?;
+        check(&found, &expected(name, setup.window, which))?;
     }
     Ok(())
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 90, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     fn any_traffic(
         name in prop::sample::select(MODELS.to_vec()),
@@ -266,7 +291,7 @@ fn every_answer_is_that_of_the_request_alone() {
 fn a_block_is_kept_as_it_was_before_it_is_overwritten() {
     use Happening::{Arrival, ClearCache, Steps};
     let arrival = |which| Arrival(which, 0, None);
-    let setup = Setup { n_blocks: 5, rows: 17, seqs: 2, more_slots: 2, stall_target: None };
+    let setup = Setup { n_blocks: 5, rows: 17, seqs: 2, more: 2, window: 33, stall_target: None };
     let happenings = [
         arrival(0),
         arrival(0),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::Result;
-use backend::BLOCK;
+use backend::{BLOCK, KvGroup};
+use engine::Shares;
 use models::ModelSpec;
 use models::modules::{ExpertLinear, Module};
 use serde::Serialize;
@@ -62,6 +63,9 @@ struct Facts {
     /// How keys and values are stored.
     kv_format: &'static str,
     kv_bytes_per_token: usize,
+    /// Layers that see only a window, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<Window>,
     /// Cache for that many tokens of context at once.
     cache_tokens: usize,
     memory: Memory,
@@ -79,11 +83,24 @@ struct DraftHeads {
     bytes: u64,
 }
 
+/// Layers that see only a window. They keep the latest positions of a request, and a few chosen ones for
+/// others that begin alike.
+#[derive(Clone, Copy, Serialize)]
+struct Window {
+    /// Positions that they see.
+    positions: usize,
+    /// What they take of [`Facts::kv_bytes_per_token`].
+    kv_bytes_per_token: usize,
+    /// What they have room for, in all.
+    cache_tokens: usize,
+}
+
 /// Bytes of memory, by what they are for.
 #[derive(Serialize)]
 struct Memory {
     weights_mapped: u64,
     weights_copied: u64,
+    /// Of layers that see everything.
     kv_per_1000_tokens: u64,
     kv_for_context: u64,
     kv: u64,
@@ -133,6 +150,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         context: opened.plan.context,
         kv_format: spec.kv_format.name(),
         kv_bytes_per_token: spec.kv_bytes_per_token(),
+        window: Window::of(&opened),
         cache_tokens: opened.plan.shape.n_blocks * BLOCK,
         memory: Memory::of(&opened, budget, does_not_fit.is_none()),
         chats: opened.template(&tokenizer)?.is_some(),
@@ -167,15 +185,40 @@ fn draft_heads(
     }
 }
 
+impl Window {
+    fn of(opened: &Opened) -> Option<Window> {
+        let bytes = opened.spec.group_bytes_per_block(KvGroup::Windowed);
+        opened.spec.window().map(|positions| Window {
+            positions,
+            kv_bytes_per_token: bytes.div_ceil(BLOCK),
+            cache_tokens: opened.plan.shape.n_windowed * BLOCK,
+        })
+    }
+
+    /// For people.
+    fn line(self) -> String {
+        let bytes = |tokens: usize| human_bytes((tokens * self.kv_bytes_per_token) as u64);
+        format!(
+            "layers that see {} positions keep no more of a request: {} of the cache are for {} tokens \
+             of theirs",
+            self.positions,
+            bytes(self.cache_tokens),
+            self.cache_tokens,
+        )
+    }
+}
+
 impl Memory {
     fn of(opened: &Opened, budget: Budget, fits: bool) -> Memory {
         let (plan, machine) = (&opened.plan, machine::Memory::now());
-        let per_token = opened.spec.kv_bytes_per_token() as u64;
+        let per_block = opened.spec.group_bytes_per_block(KvGroup::Full);
+        let blocks = plan.context.div_ceil(BLOCK);
+        let one = Shares::for_one(&opened.spec, blocks, plan.shape.max_rows);
         Memory {
             weights_mapped: plan.cost.mapped,
             weights_copied: plan.cost.copied,
-            kv_per_1000_tokens: 1000 * per_token,
-            kv_for_context: plan.context as u64 * per_token,
+            kv_per_1000_tokens: 1000 * per_block.div_ceil(BLOCK) as u64,
+            kv_for_context: one.bytes(&opened.spec),
             kv: plan.cost.cache,
             states: plan.cost.states,
             n_states: if plan.cost.states > 0 { plan.shape.n_slots } else { 0 },
@@ -275,6 +318,11 @@ impl Facts {
         }
         lines.push(("keys, values", format!("in {}", self.kv_format)));
         lines.extend(self.memory.lines(self.context, self.cache_tokens));
+        if let Some(window) = self.window {
+            let after =
+                lines.iter().position(|(label, _)| *label == "cache").map_or(0, |at| at + 2);
+            lines.insert(after, ("", window.line()));
+        }
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         lines
     }

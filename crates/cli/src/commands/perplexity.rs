@@ -159,7 +159,9 @@ struct Model {
 impl Model {
     fn new(opened: &Opened, load: &LoadArgs, window: usize) -> Result<Model> {
         let n_blocks = window.div_ceil(BLOCK);
-        let shape = ExecutorShape { n_blocks, n_slots: 2, max_rows: ROWS, max_want: ROWS };
+        let n_windowed = n_blocks;
+        let shape =
+            ExecutorShape { n_blocks, n_windowed, n_slots: 2, max_rows: ROWS, max_want: ROWS };
         let executor = load.device()?.executor(opened, shape)?;
         Ok(Model { executor, logits: Vec::new() })
     }

@@ -2,7 +2,7 @@
 //! Arithmetic only; the formula of what things weigh is the engine's.
 
 use backend::BLOCK;
-use engine::{Cost, ExecutorShape, Shares};
+use engine::{Cost, ExecutorShape, KvGroup, Shares, Traffic};
 use models::{Footprint, ModelSpec};
 use server::ContextLimit;
 
@@ -94,10 +94,12 @@ impl Plan {
     ) -> Result<Plan, DoesNotFit> {
         let Wanted { spec, footprint, text_bytes, crowd } = *wanted;
         let asked = args.context.unwrap_or(spec.max_positions);
-        let shape = |Shares { blocks, states }| ExecutorShape {
+        let rows = MAX_ROWS.max(crowd.seqs);
+        let shape = |Shares { blocks, panes, states }| ExecutorShape {
             n_blocks: blocks,
+            n_windowed: panes,
             n_slots: 2 * crowd.seqs + states,
-            max_rows: MAX_ROWS.max(crowd.seqs),
+            max_rows: rows,
             max_want: crowd.seqs,
         };
         let cost = |shares| Cost::of(spec, &footprint, shape(shares));
@@ -106,7 +108,8 @@ impl Plan {
         let room = budget.limit.saturating_sub(budget.baseline).saturating_sub(fixed);
         let per_block = spec.kv_bytes_per_block().max(1) as u64;
         let per_context = asked.div_ceil(BLOCK);
-        let whole = per_block.saturating_mul(per_context as u64);
+        let alone = |blocks| Shares::for_one(spec, blocks, rows);
+        let whole = alone(per_context).bytes(spec);
         let cache = match args.kv_memory {
             Some(size) => size.of(budget.limit),
             // A quarter, unless a context that was asked for needs more.
@@ -115,7 +118,7 @@ impl Plan {
             }
         };
         let least = if args.context.is_some() { per_context } else { 1 };
-        let shares = Shares::of(spec, cache, least);
+        let shares = Shares::of(spec, cache, Traffic { least, seqs: crowd.seqs, rows });
         let fits = shares.blocks;
         let too_short = args.context.is_some() && fits < per_context;
         let plan = |shares, context, context_limit| Plan {
@@ -127,7 +130,7 @@ impl Plan {
         };
         let refused = |text| {
             let blocks = if args.kv_memory.is_some() { fits.max(1) } else { per_context };
-            let asked_for = Shares { blocks, states: shares.states.min(blocks) };
+            let asked_for = Shares { states: shares.states.min(blocks), ..alone(blocks) };
             DoesNotFit { asked: Box::new(plan(asked_for, asked, ContextLimit::Setting)), text }
         };
         if room < per_block || cache > room {
@@ -143,15 +146,17 @@ impl Plan {
             return Err(refused(no_context(asked, whole, cache, fits * BLOCK)));
         }
         let n_blocks = match args.kv_memory {
-            Some(_) if spec.kv_bytes_per_block() > 0 => fits,
+            Some(_) if spec.group_bytes_per_block(KvGroup::Full) > 0 => fits,
             // Where blocks weigh nothing they are only counted.
             _ => fits.min(4 * per_context),
         };
-        let shares = Shares { blocks: n_blocks, states: shares.states.min(n_blocks) };
+        let Shares { panes, states, .. } = shares;
+        let (panes, states) = (panes.min(n_blocks), states.min(n_blocks));
+        let shares = Shares { blocks: n_blocks, panes, states };
         let context = asked.min(n_blocks.saturating_mul(BLOCK));
         let context_limit = if context < asked {
-            let per_token = spec.kv_bytes_per_token() as u64;
-            ContextLimit::Memory { bytes: n_blocks as u64 * per_block, per_token }
+            let per_token = spec.group_bytes_per_block(KvGroup::Full).div_ceil(BLOCK) as u64;
+            ContextLimit::Memory { bytes: shares.bytes(spec), per_token }
         } else if context < spec.max_positions {
             ContextLimit::Setting
         } else {

@@ -6,14 +6,38 @@ use std::collections::BTreeMap;
 
 use backend::{BLOCK, BlockId, TokenId};
 
+use super::panes::Panes;
 use super::{Charge, pool::Pool, prefix::PrefixIndex, spill::Change, states::States, tail::Tail};
-use crate::{Blocks, Miss, States as StateCounts};
+use crate::{Blocks, Miss, Panes as PaneCounts, States as StateCounts};
 
 /// No room now. Whoever asked waits until others have finished.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full {
-    /// Blocks that would have to be given up by others. `None`: it is not blocks that are missing.
-    pub missing: Option<usize>,
+    /// What would have to be given up by others. Nothing: it is neither blocks nor panes that are
+    /// missing.
+    pub missing: Need,
+}
+
+/// Blocks, and panes of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub blocks: usize,
+    pub panes: usize,
+}
+
+impl Need {
+    /// Both of both.
+    pub(crate) fn plus(self, other: Need) -> Need {
+        Need { blocks: self.blocks + other.blocks, panes: self.panes + other.panes }
+    }
+
+    /// What is left of it, given that there is `other`.
+    pub(crate) fn minus(self, other: Need) -> Need {
+        Need {
+            blocks: self.blocks.saturating_sub(other.blocks),
+            panes: self.panes.saturating_sub(other.panes),
+        }
+    }
 }
 
 /// One block in so many may be pinned.
@@ -25,18 +49,33 @@ pub(crate) struct SeqKey(u64);
 
 /// What the books are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// So many blocks, which sequences share as far as they are equal.
-    Blocks(usize),
-    /// So many blocks and recurrent states. Blocks are shared up to the last one at whose end a
-    /// state is kept.
-    WithStates {
-        /// Blocks.
-        blocks: usize,
-        /// States: at least two for each sequence that is open at once, one that it goes on from
-        /// and one that its pass leaves. Those that are over are kept, for others to go on from.
-        slots: usize,
-    },
+pub(crate) struct Room {
+    /// Blocks, which sequences share as far as they are equal.
+    pub blocks: usize,
+    /// Recurrent states, of a model that has them. Blocks are then shared up to the last one at whose
+    /// end a state is kept. At least two for each sequence that is open at once, one that it goes on
+    /// from and one that its pass leaves. Those that are over are kept, for others to go on from.
+    pub slots: Option<usize>,
+    /// Panes, of a model with layers that see only a window. Blocks are then shared up to the last one
+    /// before which there are those of a whole window.
+    pub panes: Option<PaneRoom>,
+}
+
+/// Panes: what layers that see only a window keep of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PaneRoom {
+    /// How many: at least [`least_panes`](super::least_panes), or as many as blocks.
+    pub panes: usize,
+    /// Positions that the layers see.
+    pub window: usize,
+}
+
+impl Room {
+    /// Blocks and nothing else.
+    #[cfg(test)]
+    pub(crate) fn of_blocks(blocks: usize) -> Room {
+        Room { blocks, slots: None, panes: None }
+    }
 }
 
 /// A beginning of a block that was taken over: the first tokens of `from` go on in `to`.
@@ -44,6 +83,8 @@ pub(crate) enum Room {
 pub(crate) struct Fork {
     pub from: BlockId,
     pub to: BlockId,
+    /// The same of their panes, where there are any.
+    pub panes: Option<(BlockId, BlockId)>,
 }
 
 /// A block is always exactly one of:
@@ -58,6 +99,8 @@ pub(crate) struct CacheBook {
     pub(super) index: PrefixIndex,
     /// Of a model that has them.
     pub(super) states: Option<States>,
+    /// Of a model with layers that see only a window.
+    pub(super) panes: Option<Panes>,
     pub(super) seqs: BTreeMap<SeqKey, Seq>,
     next_key: u64,
     now: u64,
@@ -68,30 +111,26 @@ pub(super) struct Seq {
     /// Positions that are committed. The blocks cover them, and those that are reserved.
     pub(super) len: usize,
     pub(super) blocks: Vec<BlockId>,
+    /// For each of its blocks the pane of it, if it holds that. Of a model without panes, none.
+    pub(super) panes: Vec<Option<BlockId>>,
+    /// Positions that it can go on from. Less than what is committed only while blocks come back from
+    /// disk.
+    pub(super) sound: usize,
+    /// Where others are likely to go on from, of the rows of the pass at hand.
+    pub(super) stops: Vec<usize>,
     /// So many of its first blocks are pinned once they are full.
     n_pin: usize,
-    charge: Charge,
+    pub(super) charge: Charge,
     /// Of a model that has states.
     pub(super) tail: Option<Tail>,
 }
 
-impl Seq {
-    /// Blocks it is expected to need beyond those it holds. Who got further than expected is
-    /// expected to need one more.
-    fn expected_to_need(&self) -> usize {
-        let held = self.blocks.len();
-        self.charge.expected.max(self.charge.most.min(held + 1)).saturating_sub(held)
-    }
-}
-
 impl CacheBook {
     pub(crate) fn new(room: Room) -> CacheBook {
-        let (n_blocks, states) = match room {
-            Room::Blocks(blocks) => (blocks, None),
-            Room::WithStates { blocks, slots } => (blocks, Some(States::new(slots))),
-        };
+        let n_blocks = room.blocks;
         CacheBook {
-            states,
+            states: room.slots.map(States::new),
+            panes: room.panes.map(|room| Panes::new(room.panes, room.window, n_blocks)),
             pool: Pool::new(n_blocks),
             index: PrefixIndex::new(n_blocks, n_blocks / PINNED_SHARE),
             seqs: BTreeMap::new(),
@@ -114,26 +153,38 @@ impl CacheBook {
         let n_pin = pin.min(tokens.len()) / BLOCK;
         let most = self.states.as_ref().map_or(usize::MAX, |states| states.n_slots() / 2);
         if self.seqs.len() >= most {
-            return Err(Full { missing: None });
+            return Err(Full { missing: Need::default() });
         }
         let tail = self.states.is_some().then(Tail::default);
-        self.seqs.insert(key, Seq { len: 0, blocks: Vec::new(), n_pin, charge, tail });
+        let (blocks, panes) = (Vec::new(), Vec::new());
+        let seq = Seq { len: 0, blocks, panes, sound: 0, stops: Vec::new(), n_pin, charge, tail };
+        self.seqs.insert(key, seq);
         self.adopt(key, tokens);
-        let expected: usize = self.seqs.values().map(Seq::expected_to_need).sum();
-        let missing = expected.saturating_sub(self.n_available());
-        if missing == 0 {
+        let needs = self.seqs.values().map(|seq| seq.expected_to_need(self.panes.as_ref()));
+        let missing = needs.fold(Need::default(), Need::plus).minus(self.n_available());
+        if missing == Need::default() {
+            if let Some(seq) = self.seqs.remove(&key) {
+                // It has proven itself, whatever it was meant for.
+                self.keep_window(&seq, seq.len);
+                self.seqs.insert(key, seq);
+            }
             return Ok(key);
         }
         self.close(key);
-        Err(Full { missing: Some(missing) })
+        Err(Full { missing })
     }
 
-    /// Blocks that others could count on if a sequence were closed: those that it alone holds, and
-    /// those that it is still expected to need.
-    pub(crate) fn relief(&self, key: SeqKey) -> usize {
-        let Some(seq) = self.seqs.get(&key) else { return 0 };
+    /// What others could count on if a sequence were closed: what it alone holds, and what it is still
+    /// expected to need.
+    pub(crate) fn relief(&self, key: SeqKey) -> Need {
+        let Some(seq) = self.seqs.get(&key) else { return Need::default() };
         let alone = |block: &&BlockId| self.pool.holders()[**block as usize] == 1;
-        seq.blocks.iter().filter(alone).count() + seq.expected_to_need()
+        let blocks = seq.blocks.iter().filter(alone).count();
+        let panes = self.panes.as_ref().map_or(0, |panes| {
+            let held = seq.blocks.iter().zip(&seq.panes).filter(|(_, pane)| pane.is_some());
+            held.filter(|(block, _)| panes.holders(**block) == 1).count()
+        });
+        Need { blocks, panes }.plus(seq.expected_to_need(self.panes.as_ref()))
     }
 
     /// Takes over what the index has of `tokens` beyond what the sequence has, as far as it can go
@@ -143,10 +194,12 @@ impl CacheBook {
         let Some(mut seq) = self.seqs.remove(&key) else { return 0 };
         let before = seq.len;
         let mut found = self.chain(&seq, tokens);
-        found.truncate(self.n_resumable(&found));
+        found.truncate(self.n_resumable(&seq, &found));
         if !found.is_empty() {
             self.go_on(&mut seq, &found);
+            self.hold_window(&mut seq);
             self.resume(&mut seq);
+            self.settle(&mut seq);
         }
         let gained = seq.len - before;
         self.seqs.insert(key, seq);
@@ -176,21 +229,10 @@ impl CacheBook {
                 self.index.pin(block);
             }
             // Only the first can be one that was begun.
-            for own in seq.blocks.split_off(idx) {
-                self.give_up(own);
-            }
+            self.give_up_from(seq, idx);
             seq.blocks.push(block);
+            seq.panes.extend(self.panes.as_ref().map(|_| None));
             seq.len = (idx + 1) * BLOCK;
-        }
-    }
-
-    /// Tokens that the index has of `tokens`, leaving at least one to compute, whether or not the
-    /// sequence can go on from there.
-    pub(crate) fn known(&self, key: SeqKey, tokens: &[TokenId]) -> usize {
-        let Some(seq) = self.seqs.get(&key) else { return 0 };
-        match self.chain(seq, tokens).len() {
-            0 => seq.len,
-            n => (seq.len / BLOCK + n) * BLOCK,
         }
     }
 
@@ -210,24 +252,42 @@ impl CacheBook {
         let rest = tokens.get(n_full * BLOCK..end)?;
         let parent = n_full.checked_sub(1).map(|idx| seq.blocks[idx]);
         let (from, n) = self.index.nearest(parent, rest)?;
-        if n <= seq.len % BLOCK {
+        if n <= seq.len % BLOCK || (self.has_window() && self.pane(from).is_none()) {
             return None;
         }
         // Held meanwhile, so that it is not the one that makes room.
         self.hold(from);
-        let to = self.take();
-        if let Some(to) = to
-            && let Some(mut seq) = self.seqs.remove(&key)
-        {
-            for own in seq.blocks.drain(n_full..) {
-                self.give_up(own);
-            }
-            seq.blocks.push(to);
-            seq.len = n_full * BLOCK + n;
-            self.seqs.insert(key, seq);
+        let pane = self.panes.as_mut().and_then(|panes| panes.hold(from));
+        let fork = self.fork_to(key, n).map(|(to, own)| Fork { from, to, panes: pane.zip(own) });
+        if let Some(panes) = self.panes.as_mut().filter(|_| pane.is_some()) {
+            panes.release(from);
         }
         self.release(from);
-        to.map(|to| Fork { from, to })
+        fork
+    }
+
+    /// A block of a sequence's own, of which `n` tokens will be there, and its pane.
+    fn fork_to(&mut self, key: SeqKey, n: usize) -> Option<(BlockId, Option<BlockId>)> {
+        let to = self.take()?;
+        let pane = match &mut self.panes {
+            None => None,
+            Some(panes) => match panes.take(to, &mut self.index) {
+                None => {
+                    self.release(to);
+                    return None;
+                }
+                pane => pane,
+            },
+        };
+        let mut seq = self.seqs.remove(&key)?;
+        let n_full = seq.len / BLOCK;
+        self.give_up_from(&mut seq, n_full);
+        seq.blocks.push(to);
+        seq.panes.extend(self.panes.as_ref().map(|_| pane));
+        seq.len = n_full * BLOCK + n;
+        self.settle(&mut seq);
+        self.seqs.insert(key, seq);
+        Some((to, pane))
     }
 
     /// Why the index has no more of `tokens` than the sequence has. `None`: it has all there is to
@@ -242,8 +302,11 @@ impl CacheBook {
             return Some(Miss::TooShort);
         }
         let n_known = seq.len / BLOCK;
-        if self.has_states() && !self.chain(seq, tokens).is_empty() {
-            return Some(Miss::NoState { block: n_known });
+        if (self.has_states() || self.has_window()) && !self.chain(seq, tokens).is_empty() {
+            return Some(match self.has_states() {
+                true => Miss::NoState { block: n_known },
+                false => Miss::NoWindow { block: n_known },
+            });
         }
         let parent = n_known.checked_sub(1).map(|last| seq.blocks[last]);
         self.index.miss(parent, &all_but_one[n_known * BLOCK..], n_known)
@@ -268,17 +331,37 @@ impl CacheBook {
     /// Makes room for up to `rows` more rows, dropping cached blocks, and says for how many: fewer
     /// if there are no more blocks.
     pub(crate) fn reserve(&mut self, key: SeqKey, rows: usize) -> usize {
-        let n_available = self.n_available();
-        let Some(seq) = self.seqs.get(&key) else { return 0 };
+        let Some(mut seq) = self.seqs.remove(&key) else { return 0 };
         let needed = (seq.len + rows).div_ceil(BLOCK).saturating_sub(seq.blocks.len());
-        let len = seq.len;
-        for _ in 0..needed.min(n_available) {
-            let Some(block) = self.take() else { break };
-            if let Some(seq) = self.seqs.get_mut(&key) {
-                seq.blocks.push(block);
+        for _ in 0..needed {
+            let last = seq.blocks.len();
+            if !self.take_block(&mut seq) {
+                break;
+            }
+            if !self.take_pane(&mut seq, last) {
+                self.give_up_from(&mut seq, last);
+                break;
             }
         }
-        rows.min(self.blocks(key).len() * BLOCK - len)
+        let rows = rows.min(seq.blocks.len() * BLOCK - seq.len);
+        self.seqs.insert(key, seq);
+        rows
+    }
+
+    /// Makes room for a block that is brought back, without its pane. Says whether there is room.
+    pub(crate) fn reserve_restored(&mut self, key: SeqKey) -> bool {
+        let Some(mut seq) = self.seqs.remove(&key) else { return false };
+        let reserved = seq.blocks.len() > seq.len / BLOCK || self.take_block(&mut seq);
+        self.seqs.insert(key, seq);
+        reserved
+    }
+
+    /// One more block for a sequence, still without a pane. Says whether there is one.
+    fn take_block(&mut self, seq: &mut Seq) -> bool {
+        let Some(block) = self.take() else { return false };
+        seq.blocks.push(block);
+        seq.panes.extend(self.panes.as_ref().map(|_| None));
+        true
     }
 
     /// The first `rows` reserved rows now hold what follows from `tokens`, which is the whole
@@ -290,9 +373,10 @@ impl CacheBook {
         seq.len += rows;
         self.publish_full(&mut seq, first, tokens);
         self.settle_states(&mut seq);
-        for block in seq.blocks.drain(seq.len.div_ceil(BLOCK)..) {
-            self.release(block);
-        }
+        let n_used = seq.len.div_ceil(BLOCK);
+        self.drop_from(&mut seq, n_used);
+        self.keep_marked(&mut seq);
+        self.settle(&mut seq);
         if !self.has_states() {
             self.publish_last(&seq, tokens);
         }
@@ -308,6 +392,7 @@ impl CacheBook {
                 // Another sequence got there first. The two blocks hold the same, so one will do.
                 Some(block) => {
                     self.hold(block);
+                    self.exchange_pane(seq, idx, block);
                     let own = std::mem::replace(&mut seq.blocks[idx], block);
                     self.give_up(own);
                 }
@@ -335,11 +420,12 @@ impl CacheBook {
     /// Ends a sequence. Its blocks stay cached.
     pub(crate) fn close(&mut self, key: SeqKey) {
         self.now += 1;
-        let Some(seq) = self.seqs.remove(&key) else { return };
+        let Some(mut seq) = self.seqs.remove(&key) else { return };
         self.close_states(&seq);
-        for block in seq.blocks {
-            self.release(block);
+        if seq.sound == seq.len {
+            self.keep_window(&seq, seq.len);
         }
+        self.drop_from(&mut seq, 0);
     }
 
     /// Positions of a sequence that are committed.
@@ -363,6 +449,11 @@ impl CacheBook {
     /// Where the recurrent states are; all nought for a model that has none.
     pub(crate) fn state_counts(&self) -> StateCounts {
         self.states.as_ref().map(States::counts).unwrap_or_default()
+    }
+
+    /// Where the panes are; all nought for a model that has none.
+    pub(crate) fn pane_counts(&self) -> PaneCounts {
+        self.panes.as_ref().map(Panes::counts).unwrap_or_default()
     }
 
     /// What is wrong with the books, counted anew from the open sequences. `None` is as it should
@@ -396,6 +487,7 @@ impl CacheBook {
         let tails = self.seqs.values().filter_map(|seq| seq.tail.as_ref());
         let slots = tails.flat_map(Tail::slots);
         let faults = self.states.as_ref().and_then(|states| states.faults(slots, &self.index));
+        let faults = faults.or_else(|| self.pane_faults(|block| !is_free[block as usize]));
         faults.or_else(|| self.index.faults(&holders))
     }
 
@@ -404,6 +496,23 @@ impl CacheBook {
         if self.pool.share(block) {
             self.index.wake(block);
         }
+    }
+
+    /// A sequence lets go of its blocks from `idx` on.
+    pub(super) fn drop_from(&mut self, seq: &mut Seq, idx: usize) {
+        (idx..seq.panes.len()).for_each(|idx| self.release_pane(seq, idx));
+        seq.panes.truncate(idx);
+        for block in seq.blocks.split_off(idx.min(seq.blocks.len())) {
+            self.release(block);
+        }
+    }
+
+    /// A sequence has found others for its own blocks from `idx` on.
+    fn give_up_from(&mut self, seq: &mut Seq, idx: usize) {
+        for block in &seq.blocks[idx.min(seq.blocks.len())..] {
+            self.index.withdraw(*block);
+        }
+        self.drop_from(seq, idx);
     }
 
     /// A sequence has found another block that holds what its own `block` was to hold.
@@ -419,13 +528,19 @@ impl CacheBook {
         if self.index.contains(block) {
             self.index.rest(block, self.now);
         } else {
+            if let Some(panes) = &mut self.panes {
+                panes.forget(block, &mut self.index);
+            }
             self.pool.put_back(block);
         }
     }
 
-    /// Blocks that nobody holds: free ones, and cached ones, which can be dropped.
-    fn n_available(&self) -> usize {
-        self.pool.holders().len() - self.pool.n_held()
+    /// What nobody holds: what is free, and what is cached, which can be dropped.
+    fn n_available(&self) -> Need {
+        Need {
+            blocks: self.pool.holders().len() - self.pool.n_held(),
+            panes: self.panes.as_ref().map_or(0, Panes::n_available),
+        }
     }
 
     /// A block for somebody, if need be the one that has been cached for longest.
@@ -438,9 +553,12 @@ impl CacheBook {
         self.pool.take()
     }
 
-    /// Drops the block that has been cached for longest, and the state at its end.
+    /// Drops the block that has been cached for longest, its pane and the state at its end.
     fn evict(&mut self) -> Option<BlockId> {
         let block = self.index.evict()?;
+        if let Some(panes) = &mut self.panes {
+            panes.forget(block, &mut self.index);
+        }
         if let Some(states) = &mut self.states {
             states.forget(block, &mut self.index);
         }

@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
-use backend::{BLOCK, BlockId, DeviceError, SlotId, TokenId};
+use backend::{BLOCK, BlockId, DeviceError, KvGroup, SlotId, TokenId};
 
 use super::disk::{DiskCleared, DiskError, DiskOptions, DiskStats, Label, Store};
-use super::parts::Parts;
+use super::panes::first_pane;
+use super::parts::{Kind, Parts};
 use crate::Executor;
 
 /// What happened to the index of prefixes.
@@ -33,6 +34,15 @@ pub(crate) enum Change {
     },
     /// The state at the end of a block was dropped. It is intact until something is written to it.
     StateDropped(BlockId),
+    /// Others are likely to need the pane of a block that was entered before.
+    PaneKept {
+        /// The block.
+        block: BlockId,
+        /// What layers that see only a window have for it.
+        pane: BlockId,
+    },
+    /// The pane of a block was dropped. It is intact until something is written to it.
+    PaneDropped(BlockId),
 }
 
 /// Something on disk that a sequence needs to go on.
@@ -47,18 +57,37 @@ pub(crate) struct Piece {
 pub(crate) enum What {
     /// The next block of the sequence.
     Block,
-    /// The next part of the state at the end of the blocks, and not the last one.
-    Part,
-    /// The last part of that state.
-    LastPart,
+    /// The next part of the pane of that block.
+    Pane(More),
+    /// The next part of the state at the end of the blocks.
+    State(More),
+}
+
+/// Whether a part is the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum More {
+    /// Another one follows.
+    Follows,
+    /// It is.
+    None,
+}
+
+/// What of a prompt is in memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    /// Tokens whose blocks are there, be it without what it takes to go on from them.
+    pub known: usize,
+    /// By block: its pane is there. Of a model without panes, none.
+    pub panes: Vec<bool>,
 }
 
 /// What of a prompt is on disk.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// What is to be brought back, in order. Blocks of a model with states are followed by a state.
+    /// What is to be brought back, in order. Each block that is in the window at their end is followed
+    /// by its pane, and all of them by a state, as far as the model has any.
     pub pieces: VecDeque<Piece>,
-    /// Tokens whose blocks are known, be it without a state to go on from.
+    /// Tokens whose blocks are known, be it without what it takes to go on from them.
     pub known: usize,
 }
 
@@ -80,12 +109,28 @@ pub(crate) struct Spill {
     answers: VecDeque<BlockId>,
     /// Recurrent states.
     states: Parts,
+    /// What layers that see only a window keep of blocks.
+    panes: Parts,
+    /// Positions that these see.
+    window: usize,
+    /// What there is of a block beside its pane.
+    rest: Rest,
+}
+
+/// What of a block is a record of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// What layers that see everything keep of it.
+    Full,
+    /// Nothing: all layers see only a window.
+    Nothing,
 }
 
 /// Where something that is to be written came from.
 enum Source {
     Block(BlockId),
     State,
+    Pane,
 }
 
 #[derive(Clone, Copy)]
@@ -97,12 +142,19 @@ struct Known {
 impl Spill {
     /// For the blocks and states of `executor`.
     pub(crate) fn open(options: &DiskOptions, executor: &dyn Executor) -> Result<Spill, DiskError> {
+        let (rest, record_bytes) = match executor.block_bytes(KvGroup::Full) {
+            0 => (Rest::Nothing, executor.block_bytes(KvGroup::Windowed)),
+            bytes => (Rest::Full, bytes),
+        };
         Ok(Spill {
-            store: Store::open(options, executor.block_bytes())?,
+            store: Store::open(options, record_bytes)?,
             known: vec![None; executor.shape().n_blocks],
             prompts: VecDeque::new(),
             answers: VecDeque::new(),
-            states: Parts::new(executor.state_bytes()),
+            states: Parts::new(Kind::State, executor),
+            panes: Parts::new(Kind::Pane, executor),
+            window: executor.window().unwrap_or(usize::MAX),
+            rest,
         })
     }
 
@@ -125,7 +177,21 @@ impl Spill {
                     }
                 }
                 Change::StateDropped(block) => {
-                    if self.states.dropped(*block, executor)? {
+                    if let Some(copy) = self.states.dropped(*block, executor)?
+                        && self.states.take_on(copy).is_err()
+                    {
+                        self.store.count_dropped();
+                    }
+                }
+                Change::PaneKept { block, pane } => {
+                    if let Some(known) = &self.known[*block as usize] {
+                        self.panes.kept(*block, *pane, known.label, &self.store);
+                    }
+                }
+                Change::PaneDropped(block) => {
+                    if let Some(copy) = self.panes.dropped(*block, executor)?
+                        && !self.panes.offer(copy, &self.store)
+                    {
                         self.store.count_dropped();
                     }
                 }
@@ -150,7 +216,7 @@ impl Spill {
             },
         };
         let label = Label { key: parent.child(tokens), parent, tokens: *tokens };
-        let saved = self.store.contains(&label.key);
+        let saved = self.rest == Rest::Nothing || self.store.contains(&label.key);
         self.known[block as usize] = Some(Known { label, saved });
         if !saved {
             match origin {
@@ -205,40 +271,70 @@ impl Spill {
     }
 
     /// What on disk goes on where the first `len` of `tokens` end, leaving at least one token to
-    /// compute. The blocks of the first `known` are in memory. If the model has states, it ends with
-    /// one.
-    pub(crate) fn find(&self, tokens: &[TokenId], len: usize, known: usize) -> Found {
-        let mut found = Found { pieces: VecDeque::new(), known };
-        let mut state = None;
+    /// compute, given what is in memory. It ends where a sequence can go on: with the panes of a whole
+    /// window and with a state, as far as the model has any.
+    pub(crate) fn find(&self, tokens: &[TokenId], len: usize, memory: &Memory) -> Found {
+        let mut known = memory.known;
+        let (mut labels, mut end) = (Vec::new(), 0);
+        // From this block on all panes are to be had.
+        let mut from = 0;
         let mut parent = self.store.root();
         let all_but_one = &tokens[..tokens.len().saturating_sub(1)];
         for (idx, tokens) in all_but_one.as_chunks::<BLOCK>().0.iter().enumerate() {
             let label = Label { key: parent.child(tokens), parent, tokens: *tokens };
             parent = label.key;
+            let has_pane = memory.panes.get(idx) == Some(&true);
+            let has_pane =
+                has_pane || !self.panes.any() || self.panes.is_saved(&label, &self.store);
+            if !has_pane {
+                from = idx + 1;
+            }
             if idx < len / BLOCK {
                 continue;
             }
-            if idx >= known / BLOCK && !self.store.contains(&label.key) {
-                break;
+            if idx >= memory.known / BLOCK {
+                match self.rest {
+                    Rest::Full if !self.store.contains(&label.key) => break,
+                    Rest::Nothing if !has_pane => {}
+                    Rest::Full | Rest::Nothing => known = known.max((idx + 1) * BLOCK),
+                }
             }
-            found.pieces.push_back(Piece { label, what: What::Block });
-            found.known = found.known.max((idx + 1) * BLOCK);
-            if self.states.is_saved(&label, &self.store) {
-                state = Some((label, found.pieces.len()));
-            }
-        }
-        if self.states.any() {
-            let n_blocks = state.map_or(0, |(_, n)| n);
-            found.pieces.truncate(n_blocks);
-            if let Some((label, _)) = state {
-                let parts = self.states.labels(&label, self.store.block_bytes());
-                found.pieces.extend(parts.map(|label| Piece { label, what: What::Part }));
-            }
-            if let Some(last) = found.pieces.back_mut() {
-                last.what = What::LastPart;
+            labels.push(label);
+            let has_state = !self.states.any() || self.states.is_saved(&label, &self.store);
+            if has_state && from <= self.first_pane((idx + 1) * BLOCK) {
+                end = labels.len();
             }
         }
-        found
+        labels.truncate(end);
+        Found { pieces: self.pieces(len / BLOCK, &labels), known }
+    }
+
+    /// What has to be brought back for blocks of these labels, the first of which is the `n_before`th,
+    /// so that a sequence can go on from their end.
+    fn pieces(&self, n_before: usize, labels: &[Label]) -> VecDeque<Piece> {
+        let mut pieces = VecDeque::new();
+        let record_bytes = self.store.block_bytes();
+        let first = self.first_pane((n_before + labels.len()) * BLOCK);
+        for (idx, label) in (n_before..).zip(labels) {
+            pieces.push_back(Piece { label: *label, what: What::Block });
+            if self.panes.any() && idx >= first {
+                let parts = self.panes.labels(label, record_bytes);
+                add_parts(&mut pieces, parts, What::Pane);
+            }
+        }
+        if let Some(last) = labels.last().filter(|_| self.states.any()) {
+            add_parts(&mut pieces, self.states.labels(last, record_bytes), What::State);
+        }
+        pieces
+    }
+
+    fn first_pane(&self, len: usize) -> usize {
+        if self.panes.any() { first_pane(len, self.window) } else { 0 }
+    }
+
+    /// Blocks have something beside their panes, that has to be read.
+    pub(crate) fn reads_blocks(&self) -> bool {
+        self.rest == Rest::Full
     }
 
     /// Reads a block. `None` if it is not there after all.
@@ -252,6 +348,7 @@ impl Spill {
         self.prompts.clear();
         self.answers.clear();
         self.states.forget();
+        self.panes.forget();
     }
 
     /// Waits until what was handed over is in its file.
@@ -271,10 +368,14 @@ impl Spill {
             Change::StateDropped(block) => Some(*block),
             _ => None,
         }));
+        self.panes.cleared(dropped.iter().filter_map(|change| match change {
+            Change::PaneDropped(block) => Some(*block),
+            _ => None,
+        }));
         let cleared = self.store.clear();
         for (block, known) in (0..).zip(&mut self.known) {
             if let Some(known) = known {
-                known.saved = false;
+                known.saved = self.rest == Rest::Nothing;
                 self.prompts.push_back(block);
             }
         }
@@ -285,22 +386,26 @@ impl Spill {
         self.store.stats()
     }
 
-    /// Bytes of a block.
-    pub(crate) fn block_bytes(&self) -> usize {
+    /// Bytes of a record.
+    pub(crate) fn record_bytes(&self) -> usize {
         self.store.block_bytes()
     }
 
-    /// Copies out what is to be written next: blocks of prompts, then states, which come at their
-    /// ends, then blocks of answers.
+    /// Copies out what is to be written next: blocks of prompts, then the states and panes that go with
+    /// them, then blocks of answers.
     fn next_unsaved(
         &mut self,
         executor: &mut dyn Executor,
     ) -> Result<Option<(Source, Label, Vec<u8>)>, DeviceError> {
         let mut next = unsaved(&self.known, &mut self.prompts);
         if next.is_none() {
-            let part = self.states.next(self.store.block_bytes(), executor)?;
-            if let Some((label, bytes)) = part {
-                return Ok(Some((Source::State, label, bytes)));
+            let record_bytes = self.store.block_bytes();
+            for (parts, source) in
+                [(&mut self.panes, Source::Pane), (&mut self.states, Source::State)]
+            {
+                if let Some((label, bytes)) = parts.next(record_bytes, executor)? {
+                    return Ok(Some((source, label, bytes)));
+                }
             }
             next = unsaved(&self.known, &mut self.answers);
         }
@@ -311,6 +416,7 @@ impl Spill {
     fn mark_saved(&mut self, source: Source) {
         match source {
             Source::State => self.states.advance(self.store.block_bytes()),
+            Source::Pane => self.panes.advance(self.store.block_bytes()),
             Source::Block(block) => {
                 if let Some(known) = &mut self.known[block as usize] {
                     known.saved = true;
@@ -321,8 +427,20 @@ impl Spill {
 
     fn copy(&self, block: BlockId, executor: &mut dyn Executor) -> Result<Vec<u8>, DeviceError> {
         let mut bytes = vec![0; self.store.block_bytes()];
-        executor.read_block(block, &mut bytes)?;
+        executor.read_block((KvGroup::Full, block), &mut bytes)?;
         Ok(bytes)
+    }
+}
+
+/// Adds parts of one thing.
+fn add_parts(
+    pieces: &mut VecDeque<Piece>,
+    labels: impl Iterator<Item = Label>,
+    what: fn(More) -> What,
+) {
+    pieces.extend(labels.map(|label| Piece { label, what: what(More::Follows) }));
+    if let Some(last) = pieces.back_mut() {
+        last.what = what(More::None);
     }
 }
 
@@ -348,9 +466,9 @@ mod tests {
     const N_BLOCKS: usize = 6;
 
     /// Memory of blocks that hold one number each.
-    struct Memory([u64; N_BLOCKS]);
+    struct Cells([u64; N_BLOCKS]);
 
-    impl Executor for Memory {
+    impl Executor for Cells {
         fn vocab(&self) -> usize {
             1
         }
@@ -360,18 +478,28 @@ mod tests {
         }
 
         fn shape(&self) -> ExecutorShape {
-            ExecutorShape { n_blocks: N_BLOCKS, n_slots: 0, max_rows: 1, max_want: 1 }
+            ExecutorShape {
+                n_blocks: N_BLOCKS,
+                n_windowed: 0,
+                n_slots: 0,
+                max_rows: 1,
+                max_want: 1,
+            }
         }
 
         fn step(&mut self, _: &Batch, _: &mut Vec<f32>) -> Result<(), DeviceError> {
             Ok(())
         }
 
-        fn block_bytes(&self) -> usize {
-            8
+        fn block_bytes(&self, group: KvGroup) -> usize {
+            if group == KvGroup::Full { 8 } else { 0 }
         }
 
-        fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+        fn read_block(
+            &mut self,
+            (_, block): (KvGroup, BlockId),
+            out: &mut [u8],
+        ) -> Result<(), DeviceError> {
             out.copy_from_slice(&self.0[block as usize].to_le_bytes());
             Ok(())
         }
@@ -393,8 +521,8 @@ mod tests {
                 min_free_bytes: 0,
                 fingerprint: [0; 32],
             };
-            let mut spill = Spill::open(&options, &Memory([0; N_BLOCKS])).unwrap();
-            let mut memory = Memory([0; N_BLOCKS]);
+            let mut spill = Spill::open(&options, &Cells([0; N_BLOCKS])).unwrap();
+            let mut memory = Cells([0; N_BLOCKS]);
             let mut in_index = [false; N_BLOCKS];
             let mut published = Vec::new();
             for (n, (block, n_saved, is_prompt)) in (1..).zip(happenings) {
@@ -416,7 +544,7 @@ mod tests {
             spill.flush();
             for (n, tokens) in published {
                 let tokens = [&tokens[..], &[0]].concat();
-                let found = spill.find(&tokens, 0, 0).pieces;
+                let found = spill.find(&tokens, 0, &Memory::default()).pieces;
                 prop_assert_eq!(found.len(), 1);
                 prop_assert_eq!(spill.read(&found[0].label), Some(&n.to_le_bytes()[..]));
             }

@@ -53,6 +53,11 @@ impl Tail {
         self.now.into_iter().chain(self.leased.iter().map(|leased| leased.slot))
     }
 
+    /// Tokens before the state that it goes on from.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     /// It goes on from `slot`, which it holds, after `at` tokens.
     fn move_to(&mut self, slot: SlotId, at: usize, states: &mut States) {
         if let Some(before) = self.now.replace(slot) {
@@ -155,33 +160,33 @@ impl CacheBook {
         self.seqs.insert(key, seq);
     }
 
-    /// Tokens that a sequence has beyond the state it goes on from.
-    pub(crate) fn beyond_state(&self, key: SeqKey) -> usize {
-        let Some(seq) = self.seqs.get(&key) else { return 0 };
-        seq.tail.as_ref().map_or(0, |tail| seq.len - tail.at)
+    /// Tokens that a sequence can go on from. It may have more while blocks come back from disk.
+    pub(crate) fn sound(&self, key: SeqKey) -> usize {
+        self.seqs.get(&key).map_or(0, |seq| seq.sound)
     }
 
-    /// A sequence gives up what it has beyond its state: that was not brought back after all.
+    /// A sequence gives up what it cannot go on from: that was not brought back after all.
     pub(crate) fn rewind(&mut self, key: SeqKey) {
         let Some(mut seq) = self.seqs.remove(&key) else { return };
         if let (Some(tail), Some(states)) = (&mut seq.tail, &mut self.states) {
             tail.leased.drain(..).for_each(|leased| states.release(leased.slot));
-            seq.len = tail.at;
-            for block in seq.blocks.split_off(seq.len.div_ceil(BLOCK)) {
-                self.release(block);
-            }
         }
+        seq.len = seq.sound;
+        let n_used = seq.len.div_ceil(BLOCK);
+        self.drop_from(&mut seq, n_used);
         self.seqs.insert(key, seq);
     }
 
-    /// How many of `blocks`, which a sequence could take over, end with a state that is kept.
-    pub(super) fn n_resumable(&self, blocks: &[BlockId]) -> usize {
-        match &self.states {
-            None => blocks.len(),
-            Some(states) => {
-                blocks.iter().rposition(|block| states.contains(*block)).map_or(0, |at| at + 1)
-            }
-        }
+    /// How many of `blocks`, which a sequence could take over, it could go on from: a state is kept at
+    /// their end, and the panes of the last window before it, as far as the model has any.
+    pub(super) fn n_resumable(&self, seq: &Seq, blocks: &[BlockId]) -> usize {
+        let reaches = self.reaches(seq, blocks);
+        let has_state = |at: usize| match &self.states {
+            None => true,
+            Some(states) => states.contains(blocks[at]),
+        };
+        let last = (0..blocks.len()).rev().find(|at| reaches[*at] && has_state(*at));
+        last.map_or(0, |at| at + 1)
     }
 
     /// A sequence that took over blocks goes on from the state at their end.

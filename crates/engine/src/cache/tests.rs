@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::{CacheBook, Charge, Room, SeqKey};
 use crate::Miss;
 
+mod panes;
 mod states;
 
 const LONGEST: usize = 1 << 20;
@@ -38,7 +39,7 @@ fn advance(book: &mut CacheBook, key: SeqKey, rows: usize, tokens: &[TokenId]) {
 #[test]
 fn a_repeated_prompt_is_never_free_and_never_dear() {
     for (n, expected) in [(1, 1), (31, 31), (32, 32), (33, 1), (40, 8), (64, 32), (65, 1)] {
-        let mut book = CacheBook::new(Room::Blocks(8));
+        let mut book = CacheBook::new(Room::of_blocks(8));
         assert_eq!(run(&mut book, &tokens(n, 0)), n);
         assert_eq!(run(&mut book, &tokens(n, 0)), expected, "{n} tokens");
     }
@@ -48,7 +49,7 @@ fn a_repeated_prompt_is_never_free_and_never_dear() {
 #[test]
 fn reuse_goes_as_far_as_the_prompts_are_equal() {
     let check = |shared: usize, expected: usize| {
-        let mut book = CacheBook::new(Room::Blocks(16));
+        let mut book = CacheBook::new(Room::of_blocks(16));
         run(&mut book, &tokens(100, 0));
         let mut second = tokens(shared, 0);
         second.extend(tokens(120 - shared, 1));
@@ -60,7 +61,7 @@ fn reuse_goes_as_far_as_the_prompts_are_equal() {
     check(63, 32);
     check(96, 96);
     // The same block after another one is not the same block.
-    let mut book = CacheBook::new(Room::Blocks(16));
+    let mut book = CacheBook::new(Room::of_blocks(16));
     let (first, second) = (tokens(32, 0), tokens(32, 5));
     run(&mut book, &[&first[..], &second, &[1]].concat());
     assert_eq!(run(&mut book, &[&second[..], &second, &[1]].concat()), 65);
@@ -68,7 +69,7 @@ fn reuse_goes_as_far_as_the_prompts_are_equal() {
 
 #[test]
 fn what_is_still_being_written_is_not_shared() {
-    let mut book = CacheBook::new(Room::Blocks(16));
+    let mut book = CacheBook::new(Room::of_blocks(16));
     let prompt = tokens(80, 0);
     let writer = open(&mut book, &prompt, 1);
     advance(&mut book, writer, 50, &prompt);
@@ -92,7 +93,7 @@ fn what_is_still_being_written_is_not_shared() {
 /// Who waited takes over what was computed meanwhile, also when it had begun a block itself.
 #[test]
 fn what_others_computed_is_taken_over() {
-    let mut book = CacheBook::new(Room::Blocks(16));
+    let mut book = CacheBook::new(Room::of_blocks(16));
     let prompt = tokens(100, 0);
     let [leader, follower, late] = [(); 3].map(|()| open(&mut book, &prompt, 1));
     advance(&mut book, follower, 10, &prompt);
@@ -111,7 +112,7 @@ fn what_others_computed_is_taken_over() {
 #[test]
 fn the_least_recently_used_goes_first_and_beginnings_last() {
     let check = |n_more: u32, first: usize, second: usize| {
-        let mut book = CacheBook::new(Room::Blocks(6));
+        let mut book = CacheBook::new(Room::of_blocks(6));
         run(&mut book, &tokens(96, 0));
         run(&mut book, &tokens(96, 1));
         // Uses the first one again; its last block is computed anew.
@@ -136,7 +137,7 @@ fn the_least_recently_used_goes_first_and_beginnings_last() {
 
 #[test]
 fn rows_that_were_reserved_and_not_kept_leave_nothing_behind() {
-    let mut book = CacheBook::new(Room::Blocks(8));
+    let mut book = CacheBook::new(Room::of_blocks(8));
     let all = tokens(200, 0);
     let key = open(&mut book, &all[..40], 160);
     assert_eq!(book.reserve(key, 130), 130);
@@ -158,7 +159,7 @@ fn miss(book: &mut CacheBook, prompt: &[TokenId]) -> Option<Miss> {
 
 #[test]
 fn beginnings_of_blocks_are_forked() {
-    let mut book = CacheBook::new(Room::Blocks(4));
+    let mut book = CacheBook::new(Room::of_blocks(4));
     run(&mut book, &tokens(50, 0));
     let own = [tokens(45, 0), tokens(40, 9)].concat();
     let key = open(&mut book, &own, 1);
@@ -182,7 +183,7 @@ fn beginnings_of_blocks_are_forked() {
 
 #[test]
 fn misses_have_reasons() {
-    let mut book = CacheBook::new(Room::Blocks(8));
+    let mut book = CacheBook::new(Room::of_blocks(8));
     assert_eq!(miss(&mut book, &tokens(32, 0)), Some(Miss::TooShort));
     assert_eq!(miss(&mut book, &tokens(33, 0)), Some(Miss::Cold));
     run(&mut book, &tokens(100, 0));
@@ -206,7 +207,7 @@ fn misses_have_reasons() {
 /// What is pinned outlasts everything that is not, and has a quarter of the pool at most.
 #[test]
 fn pinned_beginnings_are_dropped_last() {
-    let mut book = CacheBook::new(Room::Blocks(12));
+    let mut book = CacheBook::new(Room::of_blocks(12));
     let pinned = |book: &mut CacheBook, prompt: &[TokenId], pin: usize| {
         let charge = Charge::new(prompt.len(), 1, LONGEST);
         let key = book.open(prompt, charge, pin).unwrap();
@@ -254,7 +255,7 @@ proptest! {
         n_blocks in 3..24usize,
         traffic in prop::collection::vec((0..6u8, 0..3u32, 1..90usize, 1..400usize), 1..120),
     ) {
-        let mut book = CacheBook::new(Room::Blocks(n_blocks));
+        let mut book = CacheBook::new(Room::of_blocks(n_blocks));
         let longest = n_blocks * BLOCK + 1;
         let mut live: Vec<Live> = Vec::new();
         for (what, salt, size, max_tokens) in traffic {

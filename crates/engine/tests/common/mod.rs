@@ -6,18 +6,20 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
+mod timed;
+
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use backend::{BLOCK, Batch, BlockId, DeviceError, SlotId, Span, TokenId};
+use backend::{BLOCK, Batch, BlockId, DeviceError, KvGroup, SlotId, Span, TokenId};
 use hearth_engine::{
     Answer, Constraint, Engine, Event, Executor, ExecutorShape, Failure, Limits, Request, Sampling,
     StopReason, TokenLogprob, Usage, answer,
 };
 use models::tiny;
 use weights::Checkpoint;
+
+pub use timed::Timed;
 
 pub const VOCAB: usize = 24;
 
@@ -30,12 +32,36 @@ pub struct Toy {
     pub max_positions: usize,
     /// Bytes that a block has beside its cells.
     padding: usize,
+    /// Of layers that see everything; of no use where all see only a window.
     cells: Vec<(TokenId, usize)>,
+    layers: Layers,
+    /// Of layers that see only a window.
+    panes: Vec<(TokenId, usize)>,
     /// By slot: a hash of all tokens so far, and how many there were.
     states: Vec<(u64, usize)>,
     /// What goes wrong, and in which pass.
     accident: Option<(usize, Accident)>,
     n_passes: usize,
+}
+
+/// What the layers of a toy see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layers {
+    /// Everything.
+    Full,
+    /// Some see everything, some so many positions.
+    Mixed(usize),
+    /// So many positions.
+    Windowed(usize),
+}
+
+impl Layers {
+    pub fn window(self) -> Option<usize> {
+        match self {
+            Layers::Full => None,
+            Layers::Mixed(window) | Layers::Windowed(window) => Some(window),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,10 +75,18 @@ impl Toy {
     pub fn new(n_blocks: usize) -> Toy {
         let never = (TokenId::MAX, usize::MAX);
         Toy {
-            shape: ExecutorShape { n_blocks, n_slots: 0, max_rows: 512, max_want: 64 },
+            shape: ExecutorShape {
+                n_blocks,
+                n_windowed: 0,
+                n_slots: 0,
+                max_rows: 512,
+                max_want: 64,
+            },
             max_positions: 1 << 20,
             padding: 0,
             cells: vec![never; n_blocks * BLOCK],
+            layers: Layers::Full,
+            panes: Vec::new(),
             states: Vec::new(),
             accident: None,
             n_passes: 0,
@@ -64,6 +98,17 @@ impl Toy {
         let toy = Toy::new(n_blocks);
         let shape = ExecutorShape { n_slots, ..toy.shape };
         Toy { shape, states: vec![(0, usize::MAX); n_slots], ..toy }
+    }
+
+    /// It has layers that see only a window, with so many blocks of their own.
+    pub fn windowed(n_blocks: usize, layers: Layers, n_windowed: usize) -> Toy {
+        Toy::new(n_blocks).with_window(layers, n_windowed)
+    }
+
+    pub fn with_window(self, layers: Layers, n_windowed: usize) -> Toy {
+        let shape = ExecutorShape { n_windowed, ..self.shape };
+        let panes = vec![(TokenId::MAX, usize::MAX); n_windowed * BLOCK];
+        Toy { shape, layers, panes, ..self }
     }
 
     /// Its blocks take as many bytes as those of a large model.
@@ -109,6 +154,48 @@ impl Toy {
     }
 }
 
+/// Where a position is, by a table of blocks.
+fn cell(blocks: &[u32], at: usize) -> usize {
+    blocks[at / BLOCK] as usize * BLOCK + at % BLOCK
+}
+
+fn hash_cell(hash: u64, at: usize, (token, stored_at): (TokenId, usize)) -> u64 {
+    let wrong = u64::from(stored_at != at) << 40;
+    mix(hash ^ u64::from(token) ^ wrong)
+}
+
+impl Toy {
+    fn cells_of(&mut self, group: KvGroup) -> &mut [(TokenId, usize)] {
+        match group {
+            KvGroup::Full => &mut self.cells,
+            KvGroup::Windowed => &mut self.panes,
+        }
+    }
+
+    /// What the layers with a window add to the hash of the row at `at`.
+    fn hash_window(&self, span: &Span, at: usize, hash: u64) -> u64 {
+        let Some(window) = self.layers.window() else { return hash };
+        ((at + 1).saturating_sub(window)..=at)
+            .fold(hash, |hash, at| hash_cell(hash, at, self.panes[cell(&span.windowed, at)]))
+    }
+
+    /// Stores the tokens of a pass. Every row must find what its layers with a window see.
+    fn store(&mut self, batch: &Batch) {
+        for span in &batch.spans {
+            for (at, row) in (span.start..).zip(span.rows.clone()) {
+                let entry = (batch.tokens[row], at);
+                if !matches!(self.layers, Layers::Windowed(_)) {
+                    self.cells[cell(&span.blocks, at)] = entry;
+                }
+                let Some(window) = self.layers.window() else { continue };
+                self.panes[cell(&span.windowed, at)] = entry;
+                let seen = (at + 1).saturating_sub(window)..=at;
+                assert!(seen.clone().all(|at| self.panes[cell(&span.windowed, at)].1 == at));
+            }
+        }
+    }
+}
+
 impl Executor for Toy {
     fn vocab(&self) -> usize {
         VOCAB
@@ -125,15 +212,12 @@ impl Executor for Toy {
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {
         self.n_passes += 1;
         assert!(batch.n_rows() <= self.shape.max_rows && batch.want.len() <= self.shape.max_want);
-        let cell = |blocks: &[u32], at: usize| blocks[at / BLOCK] as usize * BLOCK + at % BLOCK;
         let mut next_row = 0;
         for span in &batch.spans {
             assert_eq!(span.rows.start, next_row, "spans cover every row once, in order");
             next_row = span.rows.end;
-            for (at, row) in (span.start..).zip(span.rows.clone()) {
-                self.cells[cell(&span.blocks, at)] = (batch.tokens[row], at);
-            }
         }
+        self.store(batch);
         let states = self.run_states(batch);
         assert_eq!(next_row, batch.n_rows());
         assert!(batch.want.is_sorted());
@@ -142,12 +226,14 @@ impl Executor for Toy {
             let row = row as usize;
             let span = batch.spans.iter().find(|span| span.rows.contains(&row)).unwrap();
             let n_visible = span.start + (row - span.rows.start) + 1;
-            let visible = (0..n_visible).map(|at| (at, self.cells[cell(&span.blocks, at)]));
             let first = states.get(row).copied().unwrap_or(1);
-            let hash = visible.fold(first, |hash, (at, (token, stored_at))| {
-                let wrong = u64::from(stored_at != at) << 40;
-                mix(hash ^ u64::from(token) ^ wrong)
-            });
+            let visible = match self.layers {
+                Layers::Full | Layers::Mixed(_) => 0..n_visible,
+                Layers::Windowed(_) => 0..0,
+            };
+            let hash = visible
+                .fold(first, |hash, at| hash_cell(hash, at, self.cells[cell(&span.blocks, at)]));
+            let hash = self.hash_window(span, n_visible - 1, hash);
             logits.extend((0..VOCAB as u64).map(|id| (mix(hash ^ id) >> 50) as f32 / 2048.0 - 4.0));
         }
         match self.accident.filter(|(pass, _)| *pass == self.n_passes) {
@@ -166,7 +252,8 @@ impl Executor for Toy {
 
     /// More than a block, so that it takes parts of two.
     fn state_bytes(&self) -> usize {
-        if self.states.is_empty() { 0 } else { self.block_bytes() + 8 + size_of::<usize>() }
+        let block = CELL * BLOCK + self.padding;
+        if self.states.is_empty() { 0 } else { block + 8 + size_of::<usize>() }
     }
 
     fn read_state(&mut self, slot: SlotId, out: &mut [u8]) -> Result<(), DeviceError> {
@@ -184,127 +271,46 @@ impl Executor for Toy {
         Ok(())
     }
 
-    fn block_bytes(&self) -> usize {
-        CELL * BLOCK + self.padding
+    fn window(&self) -> Option<usize> {
+        self.layers.window()
     }
 
-    fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
-        let cells = &self.cells[block as usize * BLOCK..][..BLOCK];
-        for (out, (token, at)) in out.chunks_exact_mut(CELL).zip(cells) {
+    /// What layers with a window keep takes parts of several records.
+    fn block_bytes(&self, group: KvGroup) -> usize {
+        match (group, self.layers) {
+            (KvGroup::Full, Layers::Windowed(_)) | (KvGroup::Windowed, Layers::Full) => 0,
+            (KvGroup::Full, _) => CELL * BLOCK + self.padding,
+            (KvGroup::Windowed, _) => 2 * (CELL * BLOCK + self.padding) + 7,
+        }
+    }
+
+    fn read_block(
+        &mut self,
+        (group, block): (KvGroup, BlockId),
+        out: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        assert_eq!(out.len(), self.block_bytes(group));
+        let cells = &self.cells_of(group)[block as usize * BLOCK..][..BLOCK];
+        // From the end, so that it is in the last part too.
+        for (out, (token, at)) in out.rchunks_exact_mut(CELL).zip(cells) {
             out[..4].copy_from_slice(&token.to_le_bytes());
             out[4..].copy_from_slice(&at.to_le_bytes());
         }
         Ok(())
     }
 
-    fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
-        assert_eq!(bytes.len(), self.block_bytes());
-        let cells = &mut self.cells[block as usize * BLOCK..][..BLOCK];
-        for ((token, at), bytes) in cells.iter_mut().zip(bytes.chunks_exact(CELL)) {
+    fn write_block(
+        &mut self,
+        (group, block): (KvGroup, BlockId),
+        bytes: &[u8],
+    ) -> Result<(), DeviceError> {
+        assert_eq!(bytes.len(), self.block_bytes(group));
+        let cells = &mut self.cells_of(group)[block as usize * BLOCK..][..BLOCK];
+        for ((token, at), bytes) in cells.iter_mut().zip(bytes.rchunks_exact(CELL)) {
             *token = TokenId::from_le_bytes(bytes[..4].try_into().unwrap());
             *at = usize::from_le_bytes(bytes[4..].try_into().unwrap());
         }
         Ok(())
-    }
-}
-
-/// A toy whose passes take time on a clock of their own: a millisecond and so many microseconds
-/// per row, and per thousand positions that rows see; times a factor for each pass.
-pub struct Timed {
-    pub toy: Toy,
-    /// Microseconds.
-    pub now: Arc<AtomicU64>,
-    pub per_row: u64,
-    pub per_1000_seen: u64,
-    /// By the number of the pass, from 0.
-    pub factor: Box<dyn FnMut(usize) -> f64 + Send>,
-    /// Microseconds for a block that is copied in or out.
-    pub per_copy: u64,
-    pub n_passes: usize,
-}
-
-impl Timed {
-    /// An engine of 16 ms per 256 rows at the start of a prompt, and its clock.
-    pub fn engine(n_blocks: usize, limits: Limits) -> (Engine, Arc<AtomicU64>) {
-        Timed::of(Toy::new(n_blocks), limits)
-    }
-
-    /// The same of any toy.
-    pub fn of(toy: Toy, limits: Limits) -> (Engine, Arc<AtomicU64>) {
-        let timed = Timed { toy, ..Timed::new(0) };
-        let now = Arc::clone(&timed.now);
-        (timed.serve(limits), now)
-    }
-
-    /// 16 ms per 256 rows at the start of a prompt.
-    pub fn new(n_blocks: usize) -> Timed {
-        Timed {
-            toy: Toy::new(n_blocks),
-            now: Arc::new(AtomicU64::new(0)),
-            per_row: 60,
-            per_1000_seen: 10,
-            factor: Box::new(|_| 1.0),
-            per_copy: 0,
-            n_passes: 0,
-        }
-    }
-
-    /// An engine on its clock.
-    pub fn serve(self, limits: Limits) -> Engine {
-        let read = Arc::clone(&self.now);
-        let clock = Box::new(move || Duration::from_micros(read.load(Ordering::Relaxed)));
-        Engine::new(Box::new(self), limits, clock)
-    }
-}
-
-impl Executor for Timed {
-    fn vocab(&self) -> usize {
-        self.toy.vocab()
-    }
-
-    fn max_positions(&self) -> usize {
-        self.toy.max_positions()
-    }
-
-    fn shape(&self) -> ExecutorShape {
-        self.toy.shape()
-    }
-
-    fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {
-        let n_seen = |span: &Span| (span.start + span.rows.len() / 2) * span.rows.len();
-        let seen = batch.spans.iter().map(n_seen).sum::<usize>() as u64;
-        let rows = batch.n_rows() as u64;
-        let took = 1000 + rows * self.per_row + seen * self.per_1000_seen / 1000;
-        let took = took as f64 * (self.factor)(self.n_passes);
-        self.n_passes += 1;
-        self.now.fetch_add(took as u64, Ordering::Relaxed);
-        self.toy.step(batch, logits)
-    }
-
-    fn state_bytes(&self) -> usize {
-        self.toy.state_bytes()
-    }
-
-    fn read_state(&mut self, slot: SlotId, out: &mut [u8]) -> Result<(), DeviceError> {
-        self.toy.read_state(slot, out)
-    }
-
-    fn write_state(&mut self, slot: SlotId, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.toy.write_state(slot, bytes)
-    }
-
-    fn block_bytes(&self) -> usize {
-        self.toy.block_bytes()
-    }
-
-    fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
-        self.now.fetch_add(self.per_copy, Ordering::Relaxed);
-        self.toy.read_block(block, out)
-    }
-
-    fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.now.fetch_add(self.per_copy, Ordering::Relaxed);
-        self.toy.write_block(block, bytes)
     }
 }
 
@@ -507,7 +513,7 @@ pub fn run(engine: &mut Engine) -> usize {
 pub fn assert_books_balance(engine: &Engine) {
     let (blocks, states) = (engine.stats().blocks, engine.stats().states);
     assert_eq!(engine.faults(), None);
-    assert_eq!(states.held, 0);
+    assert_eq!((states.held, engine.stats().panes.held), (0, 0));
     assert_eq!(blocks.free + blocks.cached, engine.bounds().blocks);
     assert_eq!(blocks.held, 0);
 }

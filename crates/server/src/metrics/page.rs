@@ -40,6 +40,7 @@ pub(crate) fn page(app: &App) -> String {
     endings(&mut page, &meters);
     cache_config(&mut page, &loaded);
     blocks(&mut page, &loaded);
+    windowed_blocks(&mut page, &loaded);
     misses(&mut page, &loaded);
     disk(&mut page, &loaded);
     http(&mut page, metrics);
@@ -256,6 +257,17 @@ fn blocks(page: &mut Page, loaded: &[Loaded]) {
     let mut family = page.family("hearth_recurrent_states", Kind::Gauge, help);
     for model in loaded.iter().filter(|model| model.stats.states != engine::States::default()) {
         let engine::States { free, kept, held } = model.stats.states;
+        for (state, n) in [("free", free), ("kept", kept), ("held", held)] {
+            family.sample(&[("model_name", &model.id), ("state", state)], n as f64);
+        }
+    }
+}
+
+fn windowed_blocks(page: &mut Page, loaded: &[Loaded]) {
+    let help = "Cache blocks of layers that see only a window, by what they are used for.";
+    let mut family = page.family("hearth_windowed_blocks", Kind::Gauge, help);
+    for model in loaded.iter().filter(|model| model.stats.panes != engine::Panes::default()) {
+        let engine::Panes { free, kept, held } = model.stats.panes;
         for (state, n) in [("free", free), ("kept", kept), ("held", held)] {
             family.sample(&[("model_name", &model.id), ("state", state)], n as f64);
         }

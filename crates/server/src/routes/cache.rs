@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use engine::{DiskStats, States};
+use engine::{DiskStats, Panes, States, Stats};
 use serde_json::{Map, Value, json};
 
 use super::status::blocks;
@@ -33,8 +33,9 @@ fn model(loaded: &Loaded) -> Value {
     json!({
         "id": loaded.id,
         "memory": blocks(loaded),
-        "states": states(&loaded.stats.states),
-        "disk": loaded.stats.disk.as_ref().map(|it| disk(it, &loaded.stats.states)),
+        "states": states(&loaded.stats),
+        "windowed": windowed(&loaded.stats),
+        "disk": loaded.stats.disk.as_ref().map(|it| disk(it, &loaded.stats)),
         "tokens_looked_up": totals.prefix_queries,
         "tokens_found": totals.prefix_hits,
         "tokens_from_disk": totals.disk_tokens,
@@ -44,21 +45,32 @@ fn model(loaded: &Loaded) -> Value {
 }
 
 /// Recurrent states; `null` for a model that has none.
-fn states(states: &States) -> Option<Value> {
-    let States { free, kept, held } = *states;
+fn states(stats: &Stats) -> Option<Value> {
+    let States { free, kept, held } = stats.states;
+    shares(free, kept, held)
+}
+
+/// Blocks of layers that see only a window; `null` for a model that has none.
+fn windowed(stats: &Stats) -> Option<Value> {
+    let Panes { free, kept, held } = stats.panes;
+    shares(free, kept, held)
+}
+
+fn shares(free: usize, kept: usize, held: usize) -> Option<Value> {
     let total = free + kept + held;
     (total > 0).then(|| json!({"total": total, "free": free, "kept": kept, "held": held}))
 }
 
-/// Tokens of so many blocks on disk; `null` where some of these are parts of states.
-fn tokens(blocks: u64, states: &States) -> Option<u64> {
-    (*states == States::default()).then_some(blocks * engine::BLOCK as u64)
+/// Tokens of so many blocks on disk; `null` where some of these are parts of something else.
+fn tokens(blocks: u64, stats: &Stats) -> Option<u64> {
+    let only_blocks = (stats.states, stats.panes) == (States::default(), Panes::default());
+    only_blocks.then_some(blocks * engine::BLOCK as u64)
 }
 
-fn disk(disk: &DiskStats, states: &States) -> Value {
+fn disk(disk: &DiskStats, stats: &Stats) -> Value {
     json!({
         "blocks": disk.blocks,
-        "tokens": tokens(disk.blocks, states),
+        "tokens": tokens(disk.blocks, stats),
         "bytes": disk.bytes,
         "max_bytes": disk.max_bytes,
         "written": disk.written,
@@ -109,11 +121,11 @@ fn clear_one(model: &Arc<Model>) -> Result<Value, ApiError> {
     let cleared = model.engine.clear_cache().map_err(|refused| {
         ApiError::new(ErrorKind::Unavailable, "engine_error", refused.to_string())
     })?;
-    let states = model.engine.stats().states;
+    let stats = model.engine.stats();
     let disk = cleared.disk.map(|disk| {
         json!({
             "blocks": disk.blocks,
-            "tokens": tokens(disk.blocks, &states),
+            "tokens": tokens(disk.blocks, &stats),
             "bytes": disk.bytes,
             "segments": disk.segments,
             "segments_in_use": disk.segments_in_use,

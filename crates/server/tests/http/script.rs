@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use engine::{Batch, BlockId, DeviceError, DiskOptions, Executor, ExecutorShape, Limits, TokenId};
+use engine::{
+    Batch, BlockId, DeviceError, DiskOptions, Executor, ExecutorShape, KvGroup, Limits, TokenId,
+};
 use hearth_server::{App, ChatService, ContextLimit, Defaults, Model, Settings, Shapes};
 use serde_json::{Map, Value, json};
 use text::{Template, TemplateFiles, Tokenizer, TokenizerFiles};
@@ -256,20 +258,20 @@ impl Executor for Player {
     }
 
     fn shape(&self) -> ExecutorShape {
-        ExecutorShape { n_blocks: 1 << 14, n_slots: 0, max_rows: 64, max_want: 64 }
+        ExecutorShape { n_blocks: 1 << 14, n_windowed: 0, n_slots: 0, max_rows: 64, max_want: 64 }
     }
 
     // Its answers depend on tokens alone, so a block may hold anything.
-    fn block_bytes(&self) -> usize {
-        64
+    fn block_bytes(&self, group: KvGroup) -> usize {
+        if group == KvGroup::Full { 64 } else { 0 }
     }
 
-    fn read_block(&mut self, _block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+    fn read_block(&mut self, _: (KvGroup, BlockId), out: &mut [u8]) -> Result<(), DeviceError> {
         out.fill(7);
         Ok(())
     }
 
-    fn write_block(&mut self, _block: BlockId, _bytes: &[u8]) -> Result<(), DeviceError> {
+    fn write_block(&mut self, _: (KvGroup, BlockId), _bytes: &[u8]) -> Result<(), DeviceError> {
         Ok(())
     }
 

@@ -33,6 +33,7 @@ impl Setup {
     pub(super) fn shape(&self) -> ExecutorShape {
         ExecutorShape {
             n_blocks: self.blocks,
+            n_windowed: self.blocks,
             // Two for each request, and one at the end of each block.
             n_slots: 2 * self.seqs + self.blocks,
             max_rows: self.rows,

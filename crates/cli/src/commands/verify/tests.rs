@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use engine::{Batch, BlockId, DeviceError, Executor, ExecutorShape, ModelExecutor, SlotId};
+use engine::{
+    Batch, BlockId, DeviceError, Executor, ExecutorShape, KvGroup, ModelExecutor, SlotId,
+};
 use models::{Decoder, tiny};
 
 use super::ask::Question;
@@ -81,15 +83,19 @@ impl Executor for Flawed {
         self.inner.write_state(slot, &bytes)
     }
 
-    fn block_bytes(&self) -> usize {
-        self.inner.block_bytes()
+    fn window(&self) -> Option<usize> {
+        self.inner.window()
     }
 
-    fn read_block(&mut self, block: BlockId, out: &mut [u8]) -> Result<(), DeviceError> {
+    fn block_bytes(&self, group: KvGroup) -> usize {
+        self.inner.block_bytes(group)
+    }
+
+    fn read_block(&mut self, block: (KvGroup, BlockId), out: &mut [u8]) -> Result<(), DeviceError> {
         self.inner.read_block(block, out)
     }
 
-    fn write_block(&mut self, block: BlockId, bytes: &[u8]) -> Result<(), DeviceError> {
+    fn write_block(&mut self, block: (KvGroup, BlockId), bytes: &[u8]) -> Result<(), DeviceError> {
         let mut bytes = bytes.to_vec();
         if self.flaw == Flaw::Copied {
             bytes.iter_mut().step_by(2).for_each(|byte| *byte ^= 0x40);

@@ -52,12 +52,12 @@ impl BlockKey {
 }
 
 impl BlockKey {
-    /// Part `part` of the recurrent state of `state_bytes` bytes that goes with this block.
-    pub(crate) fn part(&self, part: usize, state_bytes: usize) -> BlockKey {
+    /// Part `part` of something of `bytes` bytes that goes with this block. `kind` says what it is.
+    pub(crate) fn part(&self, kind: &str, part: usize, bytes: usize) -> BlockKey {
         let mut hash = blake3::Hasher::new();
-        hash.update(b"state");
+        hash.update(kind.as_bytes());
         hash.update(&self.0);
-        hash.update(&(state_bytes as u64).to_le_bytes());
+        hash.update(&(bytes as u64).to_le_bytes());
         hash.update(&(part as u64).to_le_bytes());
         BlockKey(*hash.finalize().as_bytes())
     }

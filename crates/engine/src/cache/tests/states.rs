@@ -17,7 +17,8 @@ struct Books {
 
 impl Books {
     fn new(blocks: usize, slots: usize) -> Books {
-        Books { book: CacheBook::new(Room::WithStates { blocks, slots }), slots: HashMap::new() }
+        let room = Room { slots: Some(slots), ..Room::of_blocks(blocks) };
+        Books { book: CacheBook::new(room), slots: HashMap::new() }
     }
 
     /// A pass of one sequence, which reads the state that it has to read.
@@ -86,7 +87,7 @@ fn a_sequence_goes_on_from_the_last_state_that_is_kept() {
     // Blocks are there as far as the prompts are equal, and a state is not.
     let other = [tokens(90, 0), tokens(20, 9)].concat();
     let key = open(&mut books.book, &other, 1);
-    assert_eq!((books.book.len(key), books.book.known(key, &other)), (32, 64));
+    assert_eq!((books.book.len(key), books.book.memory(key, &other).known), (32, 64));
     assert_eq!(books.book.miss(key, &other), Some(Miss::NoState { block: 1 }));
     assert_eq!(books.book.fork(key, &other), None);
     // What is computed again is not kept twice.
@@ -216,7 +217,7 @@ fn a_state_that_is_brought_back_goes_with_its_blocks() {
             assert_eq!(books.book.reserve(key, BLOCK), BLOCK);
             books.book.commit(key, BLOCK, &prompt);
         }
-        assert_eq!((books.book.len(key), books.book.beyond_state(key)), (96, 64));
+        assert_eq!((books.book.len(key), books.book.sound(key)), (96, 32));
         match comes {
             true => {
                 let slot = books.book.lease_restored(key).unwrap();
@@ -226,7 +227,7 @@ fn a_state_that_is_brought_back_goes_with_its_blocks() {
             false => books.book.rewind(key),
         }
         let len = if comes { 96 } else { 32 };
-        assert_eq!((books.book.len(key), books.book.beyond_state(key)), (len, 0));
+        assert_eq!((books.book.len(key), books.book.sound(key)), (len, len));
         assert_eq!((books.book.faults(), books.book.counts().cached), (None, (96 - len) / BLOCK));
         books.pass(key, 100 - len, &prompt, &[]);
         books.book.close(key);

@@ -9,8 +9,9 @@
 //! far as they are uncertain.
 //!
 //! A model of the mean is no promise, so the latest passes are kept: a pass is expected to take as
-//! many times what the model says as the worst of them did. That follows a machine that is suddenly
-//! slower with the next pass, and a model that is wrong for whatever reason.
+//! many times what the model says as the worst of them did, and as much more as the next record may be
+//! expected to be beyond it. That follows a machine that is suddenly slower with the next pass, and a
+//! model that is wrong for whatever reason.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -78,6 +79,13 @@ const UNSEEN: f64 = 1.35;
 const PROVEN: f64 = 1.08;
 /// After so many passes the first is half forgotten for the second.
 const PROOF: f64 = 10.0;
+/// From so many of the worst passes it is told how far a worse one may go.
+const TAIL: usize = 4;
+/// But no farther than this beyond the worst.
+const BEYOND: f64 = 0.25;
+/// Part of the target that passes are to be over within. The rest is for a token's way to its reader,
+/// who measures it too: threads that wake each other, frames, sockets, beside a device that is busy.
+const DELIVERED: f64 = 0.95;
 /// Prompts may make a pass so many times as long as the answers in it do, whatever the target.
 const LEAST_SHARE: f64 = 1.25;
 
@@ -216,21 +224,20 @@ impl Tempo {
     }
 
     /// How many times what is expected a pass of `about` this length may take: as much as the worst
-    /// of the latest similar ones, by what is known today. The fewer there were, the less it means
-    /// that none was bad.
+    /// of the latest similar ones, by what is known today, and what a new record may add. The fewer
+    /// there were, the less it means that none was bad.
     fn caution(&self, about: f64) -> f64 {
-        let (mut n, mut worst) = (0.0, 0.0);
+        let mut ratios = Vec::with_capacity(self.recent.len());
         for (age, (work, took)) in self.recent.iter().enumerate() {
             let expected = self.expect(work.features());
             let ratio = took / expected;
             if expected * SIMILAR < about || (ratio > SURPRISE && age >= SHOCK) {
                 continue;
             }
-            n += 1.0;
-            worst = ratio.min(WORST).max(worst);
+            ratios.push(ratio.min(WORST));
         }
-        let unproven = PROVEN + (UNSEEN - PROVEN) * PROOF / (PROOF + n);
-        unproven.max(worst)
+        let unproven = PROVEN + (UNSEEN - PROVEN) * PROOF / (PROOF + ratios.len() as f64);
+        unproven.max(next_record(ratios))
     }
 
     /// How many rows of prompts, each of which sees about `depth` positions, fit into a pass that
@@ -243,7 +250,7 @@ impl Tempo {
         depth: usize,
         most: usize,
     ) -> usize {
-        let target = target.as_secs_f64();
+        let target = DELIVERED * target.as_secs_f64();
         let caution = self.caution(target);
         let little = LEAST_SHARE * self.expect(base.features());
         let fits = |rows: &usize| {
@@ -256,6 +263,19 @@ impl Tempo {
         // Uncertainty is least near what was seen, so there is no order to search by halves.
         (1..=most).rev().find(fits).unwrap_or(1)
     }
+}
+
+/// What the next of these that is greater than all before may be. Beyond a high threshold whatever
+/// varies by chance falls off about exponentially, and then the mean excess over the threshold is also
+/// what a record has over the last one (Balkema and de Haan 1974, Pickands 1975).
+fn next_record(mut values: Vec<f64>) -> f64 {
+    values.sort_by(|a, b| b.total_cmp(a));
+    let Some(&worst) = values.first() else { return 0.0 };
+    let excess = match values.get(TAIL) {
+        Some(threshold) => values[..TAIL].iter().map(|v| v - threshold).sum::<f64>() / TAIL as f64,
+        None => 0.0,
+    };
+    worst + excess.min(BEYOND)
 }
 
 fn dot(a: [f64; N], b: [f64; N]) -> f64 {

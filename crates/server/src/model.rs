@@ -58,6 +58,8 @@ pub enum ContextLimit {
         bytes: u64,
         /// What one token takes of it.
         per_token: u64,
+        /// Tokens that would fit with keys and values in 8 bits, if they are not and it would be more.
+        in_8_bits: Option<usize>,
     },
 }
 
@@ -67,10 +69,13 @@ impl ContextLimit {
         match self {
             ContextLimit::Model => "the model was made for no more".to_owned(),
             ContextLimit::Setting => "serve the model with a longer --context".to_owned(),
-            ContextLimit::Memory { bytes, per_token } => format!(
-                "keys and values take {} per token and have {}: raise --kv-memory or --memory-limit",
+            ContextLimit::Memory { bytes, per_token, in_8_bits } => format!(
+                "keys and values take {} per token and have {}: raise --kv-memory or --memory-limit{}",
                 human_bytes(*per_token),
                 human_bytes(*bytes),
+                in_8_bits.map_or_else(String::new, |tokens| format!(
+                    ", or store them in 8 bits (--kv-format q8), which gives {tokens} tokens"
+                )),
             ),
         }
     }

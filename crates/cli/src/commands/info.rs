@@ -9,6 +9,7 @@ use engine::Shares;
 use models::ModelSpec;
 use models::modules::{ExpertLinear, Module};
 use serde::Serialize;
+use server::ContextLimit;
 use weights::{Checkpoint, Format, GgufType, Matrix, Packing};
 
 use crate::env::Environment;
@@ -68,6 +69,9 @@ struct Facts {
     window: Option<Window>,
     /// Cache for that many tokens of context at once.
     cache_tokens: usize,
+    /// Context with keys and values in 8 bits, where that is longer because memory is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_in_8_bits: Option<usize>,
     memory: Memory,
     /// Has a chat template.
     chats: bool,
@@ -153,6 +157,10 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
         window: Window::of(&opened),
         cache_tokens: opened.plan.shape.n_blocks * BLOCK,
         memory: Memory::of(&opened, budget, does_not_fit.is_none()),
+        context_in_8_bits: match opened.plan.context_limit {
+            ContextLimit::Memory { in_8_bits, .. } => in_8_bits,
+            ContextLimit::Model | ContextLimit::Setting => None,
+        },
         chats: opened.template(&tokenizer)?.is_some(),
         notes,
     };
@@ -317,6 +325,11 @@ impl Facts {
             lines.push(("draft heads", text));
         }
         lines.push(("keys, values", format!("in {}", self.kv_format)));
+        if let Some(tokens) = self.context_in_8_bits {
+            let text =
+                format!("with --kv-format q8 the context is {tokens} tokens in the same memory");
+            lines.push(("", text));
+        }
         lines.extend(self.memory.lines(self.context, self.cache_tokens));
         if let Some(window) = self.window {
             let after =

@@ -1,7 +1,7 @@
 //! How much memory a model gets: what it needs whatever happens, and what is left for its cache.
 //! Arithmetic only; the formula of what things weigh is the engine's.
 
-use backend::BLOCK;
+use backend::{BLOCK, KvFormat};
 use engine::{Cost, ExecutorShape, KvGroup, Shares, Traffic};
 use models::{Footprint, ModelSpec};
 use server::ContextLimit;
@@ -86,12 +86,39 @@ impl Plan {
     }
 
     /// Plans within `budget`, as if this were the only model: what a model can do must not depend
-    /// on what else happens to be loaded.
+    /// on what else happens to be loaded. Where keys and values in 8 bits would make a model fit, or
+    /// more of its context, it is told.
     pub(crate) fn new(
         wanted: &Wanted<'_>,
         args: &LoadArgs,
         budget: Budget,
     ) -> Result<Plan, DoesNotFit> {
+        let mut plan = Plan::within(wanted, args, budget);
+        let in_8_bits = || {
+            let spec = wanted.spec.clone().with_kv_format(KvFormat::Int8);
+            let smaller = spec.kv_bytes_per_block() < wanted.spec.kv_bytes_per_block();
+            let wanted = Wanted { spec: &spec, ..*wanted };
+            smaller.then(|| Plan::within(&wanted, args, budget).ok()).flatten()
+        };
+        match &mut plan {
+            Err(why) => {
+                if let Some(smaller) = in_8_bits() {
+                    why.text.push_str(&eight_bit_advice(&why.asked, &smaller));
+                }
+            }
+            Ok(Plan {
+                context,
+                context_limit: ContextLimit::Memory { in_8_bits: tokens, .. },
+                ..
+            }) => {
+                *tokens = in_8_bits().map(|smaller| smaller.context).filter(|more| more > context);
+            }
+            Ok(_) => {}
+        }
+        plan
+    }
+
+    fn within(wanted: &Wanted<'_>, args: &LoadArgs, budget: Budget) -> Result<Plan, DoesNotFit> {
         let Wanted { spec, footprint, text_bytes, crowd } = *wanted;
         let asked = args.context.unwrap_or(spec.max_positions);
         let rows = MAX_ROWS.max(crowd.seqs);
@@ -156,7 +183,7 @@ impl Plan {
         let context = asked.min(n_blocks.saturating_mul(BLOCK));
         let context_limit = if context < asked {
             let per_token = spec.group_bytes_per_block(KvGroup::Full).div_ceil(BLOCK) as u64;
-            ContextLimit::Memory { bytes: shares.bytes(spec), per_token }
+            ContextLimit::Memory { bytes: shares.bytes(spec), per_token, in_8_bits: None }
         } else if context < spec.max_positions {
             ContextLimit::Setting
         } else {
@@ -180,6 +207,19 @@ fn sum(fixed: &Cost, text_bytes: u64, cache: u64, budget: Budget) -> String {
         human_bytes(budget.baseline),
         human_bytes(needed),
         human_bytes(budget.limit),
+    )
+}
+
+/// Says that it would fit with keys and values in 8 bits, and how.
+fn eight_bit_advice(asked: &Plan, smaller: &Plan) -> String {
+    let cost = |plan: &Plan| human_bytes(plan.cost.cache / plan.shape.n_blocks.max(1) as u64);
+    format!(
+        "; or store keys and values in 8 bits with --kv-format q8: a block of {BLOCK} tokens takes {} \
+         instead of {}, and {} tokens of context fit in {}",
+        cost(smaller),
+        cost(asked),
+        smaller.context,
+        human_bytes(smaller.total()),
     )
 }
 
@@ -326,6 +366,68 @@ mod tests {
             assert!(plan.total() + budget.baseline <= budget.limit);
             assert_eq!(plan.context_limit, ContextLimit::Model);
         }
+    }
+
+    /// 10 MiB of cache in f16 and 6 in 8 bits, where there is room for 8.
+    #[test]
+    fn eight_bits_are_offered_where_they_would_make_it_fit() {
+        let fixed = plan(&LoadArgs::default(), 8 << 30).unwrap();
+        let fixed = fixed.total() - fixed.cost.cache + (10 << 20);
+        let asked = LoadArgs { context: Some(3400), ..LoadArgs::default() };
+        let refused = plan(&asked, fixed + (8 << 20)).unwrap_err().to_string();
+        let advice = "--kv-format q8: a block of 32 tokens takes 57.00 KiB instead of 96.00 KiB, and \
+                      3400 tokens of context fit in";
+        assert!(refused.contains(advice), "{refused}");
+        // Not where that would not help, either.
+        let refused = plan(&asked, fixed + (5 << 20)).unwrap_err().to_string();
+        assert!(!refused.contains("q8"), "{refused}");
+        // With nothing asked for, it says how much longer the context would be.
+        let short = plan(&LoadArgs::default(), fixed + (6 << 20)).unwrap();
+        let ContextLimit::Memory { in_8_bits: Some(tokens), .. } = short.context_limit else {
+            panic!("{:?}", short.context_limit);
+        };
+        assert_eq!((short.context, tokens), (6 * 1024 / 96 * 32, 6 * 1024 / 57 * 32));
+    }
+
+    /// Gemma 3 1B: 22 of 26 layers see 512 positions; a position takes a KiB in each layer. In f16 its
+    /// context of 32,768 would take 832 MiB if all layers kept all of it.
+    #[test]
+    fn layers_with_a_window_cost_no_more_than_that() {
+        let spec = models::recipe(&json!({
+            "model_type": "gemma3_text", "vocab_size": 262_144, "hidden_size": 1152,
+            "intermediate_size": 6912, "num_hidden_layers": 26, "num_attention_heads": 4,
+            "num_key_value_heads": 1, "head_dim": 256, "sliding_window": 512,
+            "sliding_window_pattern": 6, "max_position_embeddings": 32_768,
+            "query_pre_attn_scalar": 256, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+        }));
+        let spec = spec.unwrap().with_kv_format(KvFormat::F16);
+        assert_eq!(spec.kv_bytes_per_token(), 26 << 10);
+        // 512 positions and the block at hand, and the 256 rows of a pass.
+        let panes = 512 / 32 + 1 + 256 / 32;
+        let one = Shares::for_one(&spec, 1024, 256);
+        assert_eq!((one.blocks, one.panes), (1024, panes));
+        assert_eq!(one.bytes(&spec), (128 << 20) + panes as u64 * 32 * (22 << 10));
+        let footprint = Footprint { weight_bytes: 0, copied_bytes: 0, bytes_per_token: 0 };
+        let plan = |seqs, limit, args: &LoadArgs| {
+            let crowd = Crowd { seqs, ..Crowd::ONE };
+            let wanted = Wanted { spec: &spec, footprint, text_bytes: 0, crowd };
+            Plan::new(&wanted, args, Budget { limit, baseline: 0 })
+        };
+        let roomy = plan(4, 16 << 30, &LoadArgs::default()).unwrap();
+        // Four contexts, four windows that run and eight that are kept.
+        assert_eq!((roomy.shape.n_blocks, roomy.shape.n_windowed), (4096, 12 * 17 + 8));
+        assert_eq!(roomy.cost.cache, (512 << 20) + 212 * 32 * (22 << 10));
+        // What one context takes is enough for one, and less is not.
+        let check = |kv_memory, fits: bool| {
+            let args = LoadArgs {
+                kv_memory: Some(Size::Bytes(kv_memory)),
+                context: Some(32_768),
+                ..LoadArgs::default()
+            };
+            assert_eq!(plan(4, 16 << 30, &args).is_ok(), fits, "{kv_memory}");
+        };
+        check(one.bytes(&spec), true);
+        check(one.bytes(&spec) - 1, false);
     }
 
     #[test]

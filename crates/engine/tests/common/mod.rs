@@ -4,7 +4,7 @@
 //! one row in a wrong block, at a wrong position or of another sequence changes the answer. If it has
 //! recurrent states, these hash the same tokens, and the logits hash them.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "each test file uses its own part")]
 
 mod timed;
 

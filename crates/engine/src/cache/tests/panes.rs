@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::super::panes::{first_pane, least_panes};
 use super::super::{CacheBook, Charge, PaneRoom, Room, SeqKey, Stay, Stop};
-use super::{LONGEST, open, tokens};
+use super::{open, tokens};
 use crate::{Miss, Panes};
 
 /// Books, and what is in the panes: all tokens up to the last one of it.
@@ -51,7 +51,8 @@ impl Books {
             let at = self.book.len(key);
             let rows = self.book.reserve(key, 48.min(prompt.len() - at));
             assert!(rows > 0);
-            let inside = stops.iter().copied().filter(|stop| (at + 1..=at + rows).contains(&stop.at));
+            let inside =
+                stops.iter().copied().filter(|stop| (at + 1..=at + rows).contains(&stop.at));
             self.pass(key, rows, prompt, &inside.collect::<Vec<_>>());
         }
         self.book.close(key);
@@ -114,6 +115,54 @@ fn a_block_without_a_pane_gets_that_of_whoever_computes_it_again() {
     assert_eq!(books.run(&start, &[stop(192)]), 210, "no window is left there");
     assert_eq!(books.book.counts().cached, 13 + 1, "the blocks are the old ones");
     assert_eq!(books.run(&start, &[]), 210 - 192);
+}
+
+/// As much as all kinds of layers can go on from, in units of blocks (K02 b to f).
+#[test]
+fn reuse_goes_as_far_as_windows_and_states_do() {
+    /// Blocks of the cached prompt, those that another one has in common with it, and those that are
+    /// found; with states at the ends of blocks 16 and 32 if there are states.
+    fn check(room: Room, cached: usize, shared: usize, expected: usize) {
+        let mut book = CacheBook::new(room);
+        let prompt = tokens(cached * BLOCK, 0);
+        let key = open(&mut book, &prompt, 1);
+        while book.len(key) < prompt.len() {
+            let at = book.len(key);
+            assert_eq!(book.reserve(key, BLOCK), BLOCK);
+            let is_stop = [16, 32].contains(&(at / BLOCK + 1));
+            let stops: Vec<Stop> = is_stop.then_some(stop(at + BLOCK)).into_iter().collect();
+            book.mark(key, &stops);
+            book.lease_states(key, BLOCK, &stops);
+            book.commit(key, BLOCK, &prompt);
+        }
+        book.close(key);
+        // Others need room for panes meanwhile.
+        let other = tokens(8 * BLOCK, 5);
+        let key = open(&mut book, &other, 1);
+        for _ in 0..8 {
+            assert_eq!(book.reserve(key, BLOCK), BLOCK);
+            book.lease_states(key, BLOCK, &[]);
+            book.commit(key, BLOCK, &other);
+        }
+        book.close(key);
+        let longer = [tokens(shared * BLOCK, 0), tokens(2 * BLOCK, 9)].concat();
+        let key = open(&mut book, &longer, 1);
+        assert_eq!(book.len(key), expected * BLOCK, "{shared} of {cached}");
+        book.close(key);
+        assert_eq!(book.faults(), None);
+    }
+    let blocks = Room::of_blocks(64);
+    let window = 8 * BLOCK;
+    // Room for the window that is used, and for the one at the end.
+    let few = Some(PaneRoom { panes: 19, window });
+    let slots = Some(8);
+    check(Room { panes: few, ..blocks }, 30, 21, 0);
+    check(Room { panes: Some(PaneRoom { panes: 25, window }), ..blocks }, 6, 5, 5);
+    check(Room { slots, ..blocks }, 40, 27, 16);
+    // Both, and the windows at the stops are kept.
+    let more = Some(PaneRoom { panes: 64, window });
+    check(Room { slots, panes: more, ..blocks }, 40, 33, 32);
+    check(Room { panes: few, ..blocks }, 30, 30, 30);
 }
 
 /// A sequence in the random traffic below.

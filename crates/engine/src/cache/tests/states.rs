@@ -100,6 +100,16 @@ fn a_sequence_goes_on_from_the_last_state_that_is_kept() {
     books.book.close(key);
 }
 
+/// An exact repeat computes what comes after the last state, and one token at least (K01 b and c).
+#[test]
+fn a_repeated_prompt_is_computed_from_its_last_state_on() {
+    for (n, state, expected) in [(40, 32, 8), (64, 64, 64), (65, 64, 1)] {
+        let mut books = Books::new(16, 6);
+        books.run(&tokens(n, 0), &[stop(state, Stay::Lasting)]);
+        assert_eq!(books.run(&tokens(n, 0), &[]), expected, "{n} tokens, a state after {state}");
+    }
+}
+
 /// A sequence leaves the state of its last whole block behind, one at a time.
 #[test]
 fn a_state_goes_along() {

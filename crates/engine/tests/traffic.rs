@@ -114,9 +114,12 @@ fn asks() -> Vec<Ask> {
     (0..).zip(cases).map(ask).collect()
 }
 
+/// Answers by model, window and request.
+type Known = HashMap<(&'static str, usize, usize), Outcome>;
+
 /// The answer of the request alone, its prompt in one piece.
 fn expected(name: &'static str, window: usize, which: usize) -> Outcome {
-    static KNOWN: Mutex<Option<HashMap<(&str, usize, usize), Outcome>>> = Mutex::new(None);
+    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap();
     let known = known.get_or_insert_default();
     let alone = || {

@@ -132,16 +132,14 @@ impl Parts {
         }
     }
 
-    /// Takes on what was dropped, to be written next. Not if something else is being written: it is
-    /// given back.
-    pub(super) fn take_on(&mut self, dropped: Transit) -> Result<(), Transit> {
-        match self.transit {
-            None => {
-                self.transit = Some(dropped);
-                Ok(())
-            }
-            Some(_) => Err(dropped),
+    /// Takes on what was dropped, to be written next, unless something else is being written. Says
+    /// whether it did.
+    pub(super) fn take_on(&mut self, dropped: Transit) -> bool {
+        let is_idle = self.transit.is_none();
+        if is_idle {
+            self.transit = Some(dropped);
         }
+        is_idle
     }
 
     fn copy(

@@ -178,7 +178,7 @@ impl Spill {
                 }
                 Change::StateDropped(block) => {
                     if let Some(copy) = self.states.dropped(*block, executor)?
-                        && self.states.take_on(copy).is_err()
+                        && !self.states.take_on(copy)
                     {
                         self.store.count_dropped();
                     }

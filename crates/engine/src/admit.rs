@@ -44,9 +44,10 @@ impl Engine {
 
     /// Lets requests in, in the order of the line: a large one at the head is not passed by small
     /// ones, so it comes in as soon as enough others have finished, or those of lower priority have
-    /// made way.
+    /// made way. Where the last pass was short of room nobody new comes in beside those who run; if it
+    /// was their last one, there is nobody any more.
     pub(crate) fn admit(&mut self) {
-        while !self.short_of_blocks
+        while (!self.short_of_blocks || self.running.is_empty())
             && let Some(key) = self.open_head()
         {
             let Some(mut seq) = self.line.pop() else { break };

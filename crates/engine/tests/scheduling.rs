@@ -144,6 +144,21 @@ fn many_with_one_beginning_compute_it_once() {
     }
 }
 
+/// Two whose answers outgrow what was expected: the older one parks the younger in the pass in which it
+/// ends, after which nobody runs, and whoever was parked comes in again.
+#[test]
+fn whoever_is_parked_in_the_last_pass_of_another_comes_back() {
+    let mut engine = engine(Toy::new(18), limits(64, 2, 4096));
+    // Nine blocks each, and the tenth for the last row of the older one.
+    let asks = [Ask::greedy(&prompt(30, 1), 260), Ask::greedy(&prompt(30, 2), 290)];
+    let answers = asks.each_ref().map(|ask| submit(&mut engine, ask));
+    run(&mut engine);
+    for (ask, answer) in asks.iter().zip(answers) {
+        assert_eq!(outcome(answer).said(), alone(ask, 18, 4096).said());
+    }
+    assert_eq!(engine.stats().totals.preemptions, 1);
+}
+
 /// Whenever somebody leaves, the others are served as if nobody had (B03).
 #[test]
 fn who_leaves_frees_everything_at_once() {

@@ -4,7 +4,8 @@
 mod common;
 mod speaking;
 
-use hearth_text::grammar::{Format, Strictness};
+use hearth_text::grammar::{Asked, Duty, Format, Run, Strictness};
+use hearth_text::{Opening, Syntax};
 use serde_json::{Value, json};
 use speaking::{Speaker, schema};
 
@@ -279,6 +280,52 @@ fn what_is_not_enforced_is_named() {
     }
     check(json!({"type": "string", "minLength": 5, "maxLength": 2}), ".minLength");
     check(json!({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}), ".$ref");
+}
+
+/// R05: while a model thinks it may say anything but the end; what it thinks is not in the format.
+#[test]
+fn r05_a_format_begins_where_thoughts_end() {
+    let speaker = Speaker::letters_and(&["</think>"]);
+    let format = schema(json!({"type": "object", "properties": {"hue": {"type": "string"}},
+                               "required": ["hue"], "additionalProperties": false}));
+    let (template, opening) = ("<think>", Opening::Thoughts);
+    let voice = Some((Syntax::of(template), &opening));
+    let asked = Asked { format: &format, calls: Duty::Never, voice, template };
+    let grammar = speaker.grammars.of_answer(&asked).unwrap().unwrap();
+    let mut run = grammar.start();
+    let everything: Vec<u32> = (0..speaker.tokenizer.vocab_size() as u32).collect();
+    let only = |run: &mut Run, expected: &[&str]| {
+        let allowed = run.allowed().unwrap();
+        let all: Vec<u32> = everything.iter().copied().filter(|id| allowed.contains(*id)).collect();
+        let mut expected: Vec<u32> = expected.iter().flat_map(|text| speaker.spell(text)).collect();
+        expected.sort_unstable();
+        assert_eq!(all, expected);
+    };
+    let push = |run: &mut Run, text: &str| {
+        for id in speaker.spell(text) {
+            assert!(run.allowed().unwrap().contains(id), "{text}");
+            run.push(id);
+        }
+    };
+    push(&mut run, "Blue.");
+    let allowed = run.allowed().unwrap();
+    assert!(
+        ["B", ".", "\n", "{", "}", "</think>"]
+            .iter()
+            .all(|t| allowed.contains(speaker.spell(t)[0]))
+    );
+    assert!(!allowed.contains(speaker.stops[0]));
+    push(&mut run, "{\"hue\":1}</think>");
+    only(&mut run, &["\n", "{"]);
+    push(&mut run, "\n");
+    only(&mut run, &["\n", "{"]);
+    push(&mut run, "{\"hue\":\"red\"}");
+    let allowed = run.allowed().unwrap();
+    assert!(allowed.contains(speaker.stops[0]));
+    assert!(everything.iter().all(|id| *id == speaker.stops[0] || !allowed.contains(*id)));
+    // Another answer under the same grammar that has not come so far is held to its own place.
+    let mut other = grammar.start();
+    push(&mut other, "}");
 }
 
 /// Schemas, and what is true of everything they allow.

@@ -196,6 +196,26 @@ pub(crate) async fn with_model<T: Send + 'static>(
     aside(move || work(&model)).await
 }
 
+/// How many tokens the prompt of such a request has. It is made as it would be for an answer.
+pub(crate) async fn prompt_length<E: Endpoint>(
+    app: &App,
+    request: Request,
+) -> Result<usize, ApiError> {
+    let body = body(app, request).await?;
+    let reader = app.clone();
+    let read = move || {
+        let body = crate::json::parse(&body)?;
+        Ok(E::read(&Fields::described(&body, E::FIELDS)?, &reader)?.request)
+    };
+    let request = aside(read).await?;
+    let model = request.model.clone();
+    with_model(app, &model, move |model| {
+        let prompts = crate::prompt::prompts(model, &request.input, crate::service::now())?;
+        Ok(prompts.iter().map(|prompt| prompt.tokens.len()).sum())
+    })
+    .await
+}
+
 /// Reads a body that is neither too long nor too slow.
 ///
 /// # Errors

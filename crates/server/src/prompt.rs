@@ -4,7 +4,8 @@
 use engine::TokenId;
 use serde_json::{Map, Value};
 use text::{
-    Detokenizer, LocalTime, Message, RenderInput, Role, Specials, Start, Syntax, Template, Tools,
+    Detokenizer, LocalTime, Message, Opening, RenderInput, Role, Specials, Start, Syntax, Template,
+    Tools,
 };
 
 use crate::error::{ApiError, ErrorKind};
@@ -77,7 +78,10 @@ fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Ready, Api
         kwargs: &kwargs,
         now,
     };
-    let prompt = template.render(&input).map_err(failed)?;
+    let mut prompt = template.render(&input).map_err(failed)?;
+    let syntax = Syntax::of(template.source(&chat.tools));
+    let opening = syntax.opening(&prompt.text());
+    let opening = go_on(&mut prompt, chat.begun.as_deref(), opening)?;
     let tokens = model.tokenizer.encode_prompt(&prompt).map_err(failed)?;
     let pin = instructions(model, template, &input, &tokens);
     let marks = if model.has_states() {
@@ -85,14 +89,25 @@ fn chat(model: &Model, chat: &Conversation, now: LocalTime) -> Result<Ready, Api
     } else {
         Vec::new()
     };
-    let syntax = Syntax::of(template.source(&chat.tools));
-    let voice = Voice {
-        syntax,
-        opening: syntax.opening(&prompt.text()),
-        tools: Tools::new(&chat.tools),
-        calls: chat.calls,
-    };
+    let voice = Voice { syntax, opening, tools: Tools::new(&chat.tools), calls: chat.calls };
     Ok(Ready { tokens, pin, marks, echo: String::new(), voice: Some(voice) })
+}
+
+/// Adds how the client has begun the answer; gives how the rest of it begins. What a client writes is
+/// never a control token.
+fn go_on(
+    prompt: &mut text::Prompt,
+    begun: Option<&str>,
+    opening: Opening,
+) -> Result<Opening, ApiError> {
+    let Some(begun) = begun else { return Ok(opening) };
+    if matches!(opening, Opening::Thoughts | Opening::Header(_)) {
+        let message = "the last message begins the answer, but this model thinks first: turn \
+                       thinking off, or end with a user message";
+        return Err(ApiError::refused("unsupported_prefill", "messages", message));
+    }
+    prompt.pieces.push(text::Piece::Literal(begun.to_owned()));
+    Ok(Opening::Answer)
 }
 
 /// Template variables, with the wish whether to think also under the names that some templates have
@@ -148,9 +163,11 @@ fn instructions(
     encoded.map_or(0, same)
 }
 
-/// Where the texts of the answers begin: a chat's is a text of its own, a completion goes on.
+/// Where the texts of the answers begin: a chat's is a text of its own, unless the client has begun it; a
+/// completion goes on.
 pub(crate) fn start(input: &Input) -> Start {
     match input {
+        Input::Chat(Conversation { begun: Some(_), .. }) => Start::Continuation,
         Input::Chat(_) => Start::Text,
         Input::Plain { .. } => Start::Continuation,
     }

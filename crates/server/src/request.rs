@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use text::Message;
 pub use text::grammar::{Format, Strictness};
 
+use crate::pool::Stay;
+
 /// One request: a conversation, or plain prompts to go on from.
 #[derive(Clone, Debug)]
 pub struct ChatRequest {
@@ -31,6 +33,8 @@ pub struct ChatRequest {
     pub priority: i32,
     /// How long it may take from its arrival on; `None` is as long as it likes.
     pub timeout: Option<Duration>,
+    /// How long its model is to stay in memory afterwards.
+    pub stay: Stay,
     /// `Some(k)` asks for the log probability of each token and of the `k` likeliest.
     pub logprobs: Option<usize>,
     /// What the answer must look like. Enforced token by token, or the request is refused.
@@ -90,6 +94,8 @@ pub struct Conversation {
     pub calls: Calls,
     /// Tokens that the model may think with; `None` leaves it to the model.
     pub thinking_budget: Option<usize>,
+    /// How the answer begins, if the client has begun it; what is answered goes on from there.
+    pub begun: Option<String>,
     /// Further template variables, such as `enable_thinking`.
     pub kwargs: Map<String, Value>,
 }

@@ -10,6 +10,7 @@ use crate::describe::{Field, Shape, honoured};
 use crate::endpoint::Delivery;
 use crate::error::ApiError;
 use crate::fields::{Fields, wrong_type};
+use crate::pool::Stay;
 use crate::request::{ChatRequest, EndOfText, Format, Input, Overrides};
 
 /// Most answers to one prompt.
@@ -65,6 +66,7 @@ pub(crate) fn request_with(
         end: end_of_text(settings)?,
         priority: priority(body)?,
         timeout: timeout(body)?,
+        stay: Stay::Usual,
         logprobs: None,
         format: Format::Free,
         format_path: "",

@@ -91,6 +91,7 @@ impl ChatService {
     /// queue.
     pub fn answer(lease: Lease, request: &ChatRequest, visit: Visit) -> Result<Answer, ApiError> {
         let Visit { arrival, entry, watch } = visit;
+        lease.stay(request.stay);
         let model: &Model = &lease;
         check_biases(model, request)?;
         let prompts = prompt::prompts(model, &request.input, utc(arrival.unix_seconds))?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use server::{
     Answer, Arrival, ChatRequest, ChatService, Conversation, EndOfText, Event, Format, Input, Name,
-    Overrides, Usage,
+    Overrides, Stay, Usage,
 };
 use text::{Message, Role};
 use tokio::runtime::Runtime;
@@ -244,6 +244,7 @@ impl Session {
             end: EndOfText::Stops,
             priority: 0,
             timeout: None,
+            stay: Stay::Usual,
             logprobs: None,
             format: Format::Free,
             format_path: "",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::room::{Account, Room, human_bytes, make_room};
 use super::state::{Stage, State, Waiter};
-use super::{Inner, Lease, LoadError, Name, Survey, shutting_down};
+use super::{Inner, Lease, LoadError, Name, Stay, Survey, shutting_down};
 use crate::error::{ApiError, ErrorKind};
 use crate::model::Model;
 
@@ -87,9 +87,7 @@ fn next(inner: &Arc<Inner>, state: &mut State) -> Step {
         return stop(state);
     }
     let now = (inner.clock)();
-    if let Some(ttl) = inner.rules.idle_ttl {
-        state.close_idle(now, ttl);
-    }
+    state.close_idle(now, inner.rules.idle_ttl);
     for (at, entry) in state.entries.iter_mut().enumerate() {
         if let Some(model) = entry.take_unused() {
             return Step::Unload(at, model);
@@ -110,7 +108,7 @@ fn next(inner: &Arc<Inner>, state: &mut State) -> Step {
     {
         return Step::Survey(at, state.entries[at].name.clone());
     }
-    let expiry = inner.rules.idle_ttl.and_then(|ttl| state.next_expiry(ttl));
+    let expiry = state.next_expiry(inner.rules.idle_ttl);
     let patience = state.queue.front().map(|wanted| wanted.since + inner.rules.patience);
     let deadline = expiry.into_iter().chain(patience).min();
     Step::Sleep(deadline.map(|at| at.saturating_sub(now)))
@@ -224,7 +222,10 @@ fn unload(inner: &Inner, at: usize, model: Arc<Model>) {
     model.engine.shutdown();
     tracing::info!(model = model.id, "unloaded");
     drop(model);
-    inner.lock().entries[at].stage = Stage::Unloaded;
+    let mut state = inner.lock();
+    state.entries[at].stage = Stage::Unloaded;
+    // What was said of it was said of this stay.
+    state.entries[at].stay = Stay::Usual;
 }
 
 fn keep_survey(state: &mut State, at: usize, surveyed: Result<Survey, LoadError>) -> Vec<Letter> {

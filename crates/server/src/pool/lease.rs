@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot::Receiver;
 
-use super::{Inner, shutting_down};
+use super::{Inner, Stay, shutting_down};
 use crate::error::ApiError;
 use crate::model::Model;
 
@@ -46,6 +46,13 @@ impl Lease {
     pub(super) fn new(model: Arc<Model>, pool: Arc<Inner>, entry: usize) -> Lease {
         Lease { model, pool, entry }
     }
+
+    /// Says how long the model is to stay when nobody uses it any more; what was said last counts.
+    pub fn stay(&self, stay: Stay) {
+        if stay != Stay::Usual {
+            self.pool.lock().entries[self.entry].stay = stay;
+        }
+    }
 }
 
 impl Deref for Lease {
@@ -64,6 +71,7 @@ impl Drop for Lease {
         entry.in_use -= 1;
         entry.last_used = now;
         if entry.in_use == 0 {
+            // The keeper may have to look: others want its memory, or it is not to stay.
             self.pool.changed.notify_all();
         }
     }

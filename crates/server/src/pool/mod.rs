@@ -105,6 +105,18 @@ impl Default for Rules {
 /// What a pool asks for the time. Any origin will do.
 pub type PoolClock = Box<dyn Fn() -> Duration + Send + Sync>;
 
+/// How long a model that nobody uses stays in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stay {
+    /// As the pool's rules say.
+    #[default]
+    Usual,
+    /// So long; not at all if that is nothing.
+    For(Duration),
+    /// Until another needs its memory.
+    Always,
+}
+
 /// Where a model is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -150,6 +162,8 @@ pub struct Listing {
     pub waiting: usize,
     /// What it takes; `None` until its files were looked at.
     pub survey: Option<Survey>,
+    /// How long it stays if nobody uses it; `None` while somebody does, and if nothing limits it.
+    pub expires_in: Option<Duration>,
     /// Why the last try to load it failed.
     pub error: Option<String>,
 }
@@ -299,7 +313,8 @@ impl ModelPool {
 
     /// Every model, in the order of the pool.
     pub fn list(&self) -> Vec<Listing> {
-        self.inner.lock().entries.iter().map(Entry::listing).collect()
+        let state = self.inner.lock();
+        state.entries.iter().map(|entry| self.inner.listing(entry)).collect()
     }
 
     /// One model.
@@ -308,7 +323,7 @@ impl ModelPool {
     /// No such model.
     pub fn listing(&self, name: &str) -> Result<Listing, ApiError> {
         let state = self.inner.lock();
-        Ok(state.entries[state.find(name)?].listing())
+        Ok(self.inner.listing(&state.entries[state.find(name)?]))
     }
 
     /// Every model that is loaded.
@@ -362,6 +377,10 @@ impl Inner {
     fn stop(&self) {
         self.lock().stopping = true;
         self.changed.notify_all();
+    }
+
+    fn listing(&self, entry: &Entry) -> Listing {
+        entry.listing(self.rules.idle_ttl, (self.clock)())
     }
 
     /// What the process holds now: its own memory and the mapped files of loaded models.

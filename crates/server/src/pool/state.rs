@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot::Sender;
 
 use super::room::Resident;
-use super::{Lease, Listing, Name, Status, Survey};
+use super::{Lease, Listing, Name, Status, Stay, Survey};
 use crate::error::ApiError;
 use crate::model::Model;
 
@@ -39,6 +39,8 @@ pub(super) struct Entry {
     pub(super) in_use: usize,
     /// When the last lease was given or taken back.
     pub(super) last_used: Duration,
+    /// What becomes of it when nobody uses it.
+    pub(super) stay: Stay,
     pub(super) survey: Option<Survey>,
     pub(super) waiters: Vec<Waiter>,
     /// Who waits for it to be gone.
@@ -76,6 +78,7 @@ impl Entry {
             pinned: false,
             in_use: 0,
             last_used: Duration::ZERO,
+            stay: Stay::Usual,
             survey: None,
             waiters: Vec::new(),
             leavers: Vec::new(),
@@ -133,13 +136,20 @@ impl Entry {
         }
     }
 
-    /// When it will have been idle for `ttl`, if it is idle.
-    fn expires(&self, ttl: Duration) -> Option<Duration> {
+    /// When it will have been idle for too long, if it is idle. `usual` is how long models may be of
+    /// which nobody said anything.
+    fn expires(&self, usual: Option<Duration>) -> Option<Duration> {
         let is_idle = self.in_use == 0 && !self.pinned && matches!(self.stage, Stage::Loaded(_));
-        is_idle.then(|| self.last_used.saturating_add(ttl))
+        let ttl = match self.stay {
+            Stay::Usual => usual,
+            Stay::For(ttl) => Some(ttl),
+            Stay::Always => None,
+        };
+        ttl.filter(|_| is_idle).map(|ttl| self.last_used.saturating_add(ttl))
     }
 
-    pub(super) fn listing(&self) -> Listing {
+    /// What is told of it. `usual` as in [`Entry::expires`].
+    pub(super) fn listing(&self, usual: Option<Duration>, now: Duration) -> Listing {
         let waiting = self.waiters.iter().filter(|waiter| !waiter.is_closed()).count();
         let (status, error) = match &self.stage {
             Stage::Loaded(_) => (Status::Loaded, None),
@@ -157,6 +167,7 @@ impl Entry {
             in_use: self.in_use,
             waiting,
             survey: self.survey,
+            expires_in: self.expires(usual).map(|at| at.saturating_sub(now)),
             error,
         }
     }
@@ -233,17 +244,17 @@ impl State {
         }
     }
 
-    /// Closes what nobody used for `ttl`.
-    pub(super) fn close_idle(&mut self, now: Duration, ttl: Duration) {
+    /// Closes what nobody used for too long.
+    pub(super) fn close_idle(&mut self, now: Duration, usual: Option<Duration>) {
         for entry in &mut self.entries {
-            if entry.expires(ttl).is_some_and(|at| at <= now) {
+            if entry.expires(usual).is_some_and(|at| at <= now) {
                 entry.close();
             }
         }
     }
 
-    /// When the next model has been idle for `ttl`.
-    pub(super) fn next_expiry(&self, ttl: Duration) -> Option<Duration> {
-        self.entries.iter().filter_map(|entry| entry.expires(ttl)).min()
+    /// When the next model has been idle for too long.
+    pub(super) fn next_expiry(&self, usual: Option<Duration>) -> Option<Duration> {
+        self.entries.iter().filter_map(|entry| entry.expires(usual)).min()
     }
 }

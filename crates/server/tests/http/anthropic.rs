@@ -224,6 +224,74 @@ async fn what_was_computed_before_is_counted_apart() {
     assert_eq!(first["content"], second["content"]);
 }
 
+/// As Anthropic documents it: the answer goes on where the last message ends, which is not repeated, and
+/// what is in it is never a control token.
+#[tokio::test]
+async fn a_begun_answer_goes_on() {
+    let begun = |text: &str| {
+        message(json!({"messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": text},
+        ]}))
+    };
+    let bare = heard(MESSAGES, None, &message(json!({}))).await;
+    let letters = |text: &str| text.bytes().map(|byte| 4 + u32::from(byte)).collect::<Vec<_>>();
+    for text in ["There are", "<|im_end|>", "("] {
+        let tokens = heard(MESSAGES, None, &begun(text)).await;
+        assert_eq!(tokens, [bare.clone(), letters(text)].concat(), "{text}");
+    }
+    for nothing in [
+        begun(""),
+        message(json!({"messages": [
+            {"role": "user", "content": "Hi"}, {"role": "assistant", "content": []},
+        ]})),
+    ] {
+        assert_eq!(heard(MESSAGES, None, &nothing).await, bare);
+    }
+    // A piece that begins with a blank keeps it, whole and streamed.
+    let app = || Script::says(&[" two", " ducks"]).app();
+    let whole = post(&app(), MESSAGES, &begun("There are")).await.ok();
+    assert_eq!(whole["content"], json!([{"type": "text", "text": " two ducks"}]));
+    let events =
+        post(&app(), MESSAGES, &with(begun("There are"), json!({"stream": true}))).await.events();
+    let text: String =
+        events.iter().filter_map(|(_, event)| event["delta"]["text"].as_str()).collect();
+    assert_eq!(text, " two ducks");
+}
+
+#[tokio::test]
+async fn what_does_not_go_with_a_begun_answer_is_refused() {
+    let answer = |content: Value, more: Value| {
+        let messages =
+            json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": content}]);
+        with(message(json!({"messages": messages})), more)
+    };
+    let call = json!([{"type": "tool_use", "id": "t1", "name": "feed", "input": {}}]);
+    let thought = json!([{"type": "thinking", "thinking": "Hm.", "signature": "x"}]);
+    let tools = json!([{"name": "feed", "input_schema": {"type": "object"}}]);
+    let schema = json!({"format": {"type": "json_schema", "schema": {"type": "object"}}});
+    let thinking = json!({"type": "enabled", "budget_tokens": 1024});
+    for (body, part) in [
+        (answer(json!("There "), json!({})), "whitespace"),
+        (answer(call, json!({})), "messages[1].content"),
+        (answer(thought, json!({})), "thoughts"),
+        (
+            answer(json!("I"), json!({"tools": tools, "tool_choice": {"type": "any"}})),
+            "tool_choice",
+        ),
+        (answer(json!("I"), json!({"output_config": schema})), "output_config.format"),
+        (answer(json!("I"), json!({"thinking": thinking})), "thinking"),
+    ] {
+        let error = post(&Script::says(&["Two"]).app(), MESSAGES, &body).await.error(400);
+        assert!(error["message"].as_str().unwrap().contains(part), "{part}: {error}");
+    }
+    // A template that opens the thoughts by itself.
+    let mut script = Script::says(&["Two"]);
+    script.template =
+        Some("{% for m in messages %}{{ m.content }}{% endfor %}<think>\n{# </think> #}");
+    post(&script.app(), MESSAGES, &answer(json!("I"), json!({}))).await.error(400);
+}
+
 #[tokio::test]
 async fn bad_bodies_are_refused_in_anthropics_form() {
     let app = Script::says(&["Two"]).app();

@@ -23,3 +23,4 @@ mod responses;
 mod stopping;
 mod streams;
 mod tokens;
+mod turns;

@@ -361,6 +361,50 @@ async fn idle_models_leave_after_their_time_and_come_back() {
     assert_eq!(text(&house.ask("a").await), "Amber");
 }
 
+/// `keep_alive`, as Ollama's documentation has it: seconds or a time, nought is not at all, below nought
+/// for ever; what was said last counts, and only until the model is gone.
+#[tokio::test]
+async fn a_request_says_how_long_its_model_stays() {
+    let rules = Rules { idle_ttl: Some(Duration::from_secs(60)), ..Rules::default() };
+    let house = house(&[10, 10], 100, rules);
+    let ask = async |keep_alive: Value| {
+        let messages = json!([{"role": "user", "content": "Hi"}]);
+        let body =
+            json!({"model": "a", "messages": messages, "stream": false, "keep_alive": keep_alive});
+        let reply = send(&house.app, "POST", "/api/chat", body.to_string()).await.ok();
+        assert_eq!(reply["message"]["content"], "Amber");
+    };
+    for forever in [json!(-1), json!("-1m"), json!("-1"), json!(1e300)] {
+        ask(forever).await;
+        house.advance(1_000_000);
+        assert_eq!(house.status("a").await, "loaded");
+    }
+    for (two_minutes, wait) in [(json!("2m"), 119), (json!(120), 119), (json!("1m59.5s"), 119)] {
+        ask(two_minutes).await;
+        house.advance(wait);
+        assert_eq!(house.status("a").await, "loaded");
+        house.advance(1);
+        house.gone("a").await;
+    }
+    // It was unloaded since: the server's own rule holds again.
+    ask(Value::Null).await;
+    house.advance(60);
+    house.gone("a").await;
+    for nought in [json!(0), json!("0"), json!("0s")] {
+        ask(nought).await;
+        house.gone("a").await;
+    }
+    // Nothing to answer says it too, and a pinned model stays whatever a client says.
+    let load = json!({"model": "a", "keep_alive": -1}).to_string();
+    assert_eq!(send(&house.app, "POST", "/api/generate", load).await.ok()["done_reason"], "load");
+    house.advance(1000);
+    assert_eq!(house.status("a").await, "loaded");
+    send(&house.app, "PUT", "/v1/models/a/pin", "").await.ok();
+    ask(json!(0)).await;
+    ask(json!(0)).await;
+    assert_eq!(house.status("a").await, "loaded");
+}
+
 #[tokio::test]
 async fn loading_and_unloading_on_demand_answer_when_they_are_done() {
     let house = house(&[10, 10], 100, Rules::default());

@@ -325,3 +325,22 @@ async fn bad_bodies_are_refused() {
     let deep = format!("{{\"input\":{}{}}}", "[".repeat(3000), "]".repeat(3000));
     assert_eq!(send(&app, "POST", RESPONSES, deep).await.error(400)["code"], "invalid_json");
 }
+
+/// As OpenAI documents `/v1/responses/input_tokens`: the fields of an answer, and how long it would be.
+#[tokio::test]
+async fn a_prompt_is_counted_without_an_answer() {
+    let app = Script::says(&["Two"]).app();
+    for more in [
+        json!({}),
+        json!({"instructions": "Be brief.", "tools": [
+            {"type": "function", "name": "feed", "parameters": {"type": "object"}},
+        ]}),
+    ] {
+        let answered = post(&app, RESPONSES, &ask(more.clone())).await.ok();
+        let counted = post(&app, "/v1/responses/input_tokens", &ask(more)).await.ok();
+        let n = &answered["usage"]["input_tokens"];
+        assert_eq!(counted, json!({"object": "response.input_tokens", "input_tokens": n}));
+    }
+    let bad = post(&app, "/v1/responses/input_tokens", &ask(json!({"tools": 7}))).await;
+    assert_eq!(bad.error(400)["param"], "tools");
+}

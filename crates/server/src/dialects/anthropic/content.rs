@@ -8,13 +8,14 @@ use text::{Content, Message, Role, ToolCall};
 use crate::error::ApiError;
 use crate::fields::{Fields, wrong_type};
 
-/// Instructions and conversation, in order.
-pub(super) fn read(body: &Fields) -> Result<Vec<Message>, ApiError> {
+/// Instructions and conversation, in order, and how the answer begins if the client has begun it.
+pub(super) fn read(body: &Fields) -> Result<(Vec<Message>, Option<String>), ApiError> {
     let list = body.list("messages")?.ok_or_else(|| body.missing("messages"))?;
     if list.is_empty() {
         return Err(ApiError::field("messages", "messages is empty: at least one is needed"));
     }
     let mut messages = Vec::with_capacity(list.len() + 1);
+    let mut begun = None;
     if let Some(system) = body.get("system") {
         messages.push(instructions(system, "system")?);
     }
@@ -22,7 +23,11 @@ pub(super) fn read(body: &Fields) -> Result<Vec<Message>, ApiError> {
         let fields = Fields::at(value, format!("messages[{i}]"))?;
         match fields.required_text("role")? {
             "user" => user(&fields, &mut messages)?,
-            "assistant" if i + 1 == list.len() => return Err(begun_answer(&fields)),
+            "assistant" if list.len() == 1 => {
+                let message = "the only message is the assistant's: there is nothing to answer";
+                return Err(ApiError::field(fields.path("role"), message));
+            }
+            "assistant" if i + 1 == list.len() => begun = begun_answer(&fields)?,
             "assistant" => messages.push(assistant(&fields)?),
             // Some agents put reminders there.
             "system" => {
@@ -36,16 +41,27 @@ pub(super) fn read(body: &Fields) -> Result<Vec<Message>, ApiError> {
             }
         }
     }
-    Ok(messages)
+    Ok((messages, begun))
 }
 
-fn begun_answer(fields: &Fields) -> ApiError {
-    let path = fields.path("role");
-    let message = format!(
-        "{path}: the last message is the assistant's, and this server does not go on with an \
-         answer that has begun; end with a user message"
-    );
-    ApiError::refused("unsupported_prefill", path, message)
+/// The text of an answer that is to go on; `None` if there is nothing in it.
+fn begun_answer(fields: &Fields) -> Result<Option<String>, ApiError> {
+    let message = assistant(fields)?;
+    let path = fields.path("content");
+    let refused = |what: &str| {
+        ApiError::refused("unsupported_prefill", path.clone(), format!("{path} {what}"))
+    };
+    if !message.tool_calls.is_empty() {
+        return Err(refused("ends with a call, whose result has to follow"));
+    }
+    if message.reasoning_content.is_some() {
+        return Err(refused("begins an answer with thoughts, which are the model's"));
+    }
+    let text = message.content.map(Content::into_text).unwrap_or_default();
+    if text.ends_with(char::is_whitespace) {
+        return Err(refused("begins the answer and ends with whitespace, which it must not"));
+    }
+    Ok((!text.is_empty()).then_some(text))
 }
 
 fn instructions(value: &Value, path: &str) -> Result<Message, ApiError> {

@@ -11,11 +11,15 @@ use crate::endpoint::{Call, Delivery, Endpoint};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::offer::Offer;
-use crate::request::{ChatRequest, Conversation, Format, Input, Strictness};
+use crate::request::{ChatRequest, Conversation, Format, Input, Strictness, ToolChoice};
 use crate::sampling::{self, SHARED};
 
 const OWN: &[Field] = &[
-    honoured("messages", Shape::List, "at least one; the last one is the user's"),
+    honoured(
+        "messages",
+        Shape::List,
+        "at least one; if the last one is the assistant's, its answer goes on",
+    ),
     honoured("system", Shape::TextOrList, "instructions, as text or text blocks"),
     honoured("max_tokens", Shape::Whole, "from 1; default: the rest of the context"),
     honoured("stop_sequences", Shape::List, "up to 16 strings of 1 to 1024 bytes"),
@@ -48,15 +52,25 @@ impl Endpoint for Messages {
     fn read(body: &Fields, _app: &App) -> Result<Call<MessagesWriter>, ApiError> {
         let Offer { tools, tool_choice, calls } = tools::read(body)?;
         let output = body.object("output_config")?;
+        let (messages, begun) = content::read(body)?;
+        let (format, format_path) = format(body, output.as_ref())?;
+        if begun.is_some() {
+            check_begun(body, &tool_choice, &format)?;
+        }
+        let mut kwargs = template_kwargs(body, output.as_ref())?;
+        if begun.is_some() {
+            // Nobody thinks in the middle of an answer.
+            kwargs.entry("enable_thinking").or_insert(false.into());
+        }
         let conversation = Conversation {
-            messages: content::read(body)?,
+            messages,
+            begun,
             tools,
             tool_choice,
             calls,
             thinking_budget: thinking_budget(body)?,
-            kwargs: template_kwargs(body, output.as_ref())?,
+            kwargs,
         };
-        let (format, format_path) = format(body, output.as_ref())?;
         let request = ChatRequest {
             max_tokens: sampling::max_tokens(body, "max_tokens")?,
             stop: sampling::stops(body, "stop_sequences")?,
@@ -67,6 +81,29 @@ impl Endpoint for Messages {
         let delivery = sampling::delivery(body, Delivery::Whole)?;
         let writer = MessagesWriter::new(request.stop.clone());
         Ok(Call { request, delivery, writer })
+    }
+}
+
+/// An answer that the client has begun is text: nothing that has to be there from its beginning can be
+/// asked of it.
+fn check_begun(body: &Fields, choice: &ToolChoice, format: &Format) -> Result<(), ApiError> {
+    let thinks = match body.object("thinking")? {
+        Some(thinking) => thinking.required_text("type")? == "enabled",
+        None => false,
+    };
+    let calls = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
+    let asked = [
+        ("thinking", thinks),
+        ("tool_choice", calls),
+        ("output_config.format", *format != Format::Free),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        None => Ok(()),
+        Some((field, _)) => {
+            let message =
+                format!("the last message begins the answer, which {field} does not go with");
+            Err(ApiError::refused("unsupported_prefill", *field, message))
+        }
     }
 }
 

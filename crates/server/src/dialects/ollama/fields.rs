@@ -1,6 +1,7 @@
 //! Fields that chat and generate share in Ollama's API, and `options` inside of them.
 
 use std::ops::Bound;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -8,6 +9,7 @@ use crate::app::App;
 use crate::describe::{Field, Shape, honoured, ignored, refused};
 use crate::error::ApiError;
 use crate::fields::{Fields, wrong_type};
+use crate::pool::Stay;
 use crate::request::{ChatRequest, Format, Input, Strictness};
 use crate::sampling;
 
@@ -17,7 +19,11 @@ pub(super) const BOTH: &[Field] = &[
     honoured("options", Shape::Object, "sampling settings and `num_predict`"),
     honoured("think", Shape::Mixed, "true, false, `low`, `medium` or `high`"),
     honoured("format", Shape::TextOrObject, "`json`, or a JSON schema"),
-    honoured("keep_alive", Shape::Mixed, "0 without anything to answer unloads the model"),
+    honoured(
+        "keep_alive",
+        Shape::Mixed,
+        "how long the model stays; 0 unloads it, below 0 keeps it",
+    ),
     honoured("priority", Shape::Whole, "lower is served earlier"),
     honoured("timeout", Shape::Number, "seconds that the whole answer may take, to 86,400"),
     refused("logprobs", "use /v1/chat/completions"),
@@ -62,7 +68,7 @@ pub(super) fn request(body: &Fields, app: &App, input: Input) -> Result<ChatRequ
         None => Fields::of(&none),
     };
     refuse_options(&options)?;
-    keep_alive(body)?;
+    let stay = keep_alive(body)?;
     let above_zero = (Bound::Excluded(0.0), Bound::Included(2.0));
     let limit = options.integer("num_predict", -2..=u32::MAX.into())?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
@@ -75,6 +81,7 @@ pub(super) fn request(body: &Fields, app: &App, input: Input) -> Result<ChatRequ
         model: model(body, app)?,
         max_tokens: limit,
         stop: sampling::stops(&options, "stop")?,
+        stay,
         ..request
     })
 }
@@ -120,28 +127,49 @@ pub(super) fn template_kwargs(body: &Fields) -> Result<Map<String, Value>, ApiEr
     Ok(kwargs)
 }
 
-/// What becomes of a model that is asked for without anything to answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stay {
-    Loaded,
-    Unloaded,
+/// `keep_alive`: seconds, or numbers with units as Go writes times. Anything below nought is for ever.
+pub(super) fn keep_alive(body: &Fields) -> Result<Stay, ApiError> {
+    let Some(value) = body.get("keep_alive") else { return Ok(Stay::Usual) };
+    let seconds = match value {
+        Value::Number(seconds) => seconds.as_f64(),
+        Value::String(text) => seconds(text),
+        _ => None,
+    };
+    match seconds {
+        None => Err(wrong_type("keep_alive", "seconds, or a time such as `5m`", value)),
+        Some(seconds) if seconds < 0.0 => Ok(Stay::Always),
+        // What is longer than a clock can tell is for ever too.
+        Some(seconds) => Ok(Duration::try_from_secs_f64(seconds).map_or(Stay::Always, Stay::For)),
+    }
 }
 
-/// `keep_alive`: seconds, or a number with a unit.
-pub(super) fn keep_alive(body: &Fields) -> Result<Stay, ApiError> {
-    let wanted = "seconds, or a time such as `5m`";
-    let nought = match body.get("keep_alive") {
-        None => false,
-        Some(value @ Value::Number(_)) => value.as_f64() == Some(0.0),
-        Some(value @ Value::String(text)) => {
-            let text = text.strip_prefix('-').unwrap_or(text);
-            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == 'µ');
-            let number = digits.split(|c: char| c.is_ascii_alphabetic());
-            let numbers: Result<Vec<f64>, _> = number.map(str::parse).collect();
-            let numbers = numbers.map_err(|_| wrong_type("keep_alive", wanted, value))?;
-            numbers.iter().all(|number| *number == 0.0)
-        }
-        Some(other) => return Err(wrong_type("keep_alive", wanted, other)),
+/// `1h30m`, `-1`, `1.5s`; a number without a unit is seconds.
+fn seconds(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 8] = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+        ("", 1.0),
+    ];
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
     };
-    Ok(if nought { Stay::Unloaded } else { Stay::Loaded })
+    let mut sum = 0.0;
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        let letters = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, next) = after.split_at(letters);
+        let (_, size) = UNITS.iter().find(|(name, _)| *name == unit)?;
+        sum += number.parse::<f64>().ok()? * size;
+        if next.is_empty() {
+            return Some(sign * sum);
+        }
+        rest = next;
+    }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::fields;
 use super::writer::created_at;
+use crate::answer::Arrival;
 use crate::app::App;
 use crate::describe::{Field, Shape, honoured, ignored};
 use crate::endpoint;
@@ -43,8 +44,11 @@ pub(super) async fn loaded(State(app): State<App>) -> Response {
         let mut entry = entry(model);
         entry["size_vram"] = 0.into();
         entry["context_length"] = model.survey.map(|survey| survey.context).into();
-        // As Ollama has it for models that stay.
-        entry["expires_at"] = "2318-01-01T00:00:00Z".into();
+        // Nobody can tell while it is in use; as Ollama has it for models that stay.
+        let expires = model
+            .expires_in
+            .map(|left| created_at(Arrival::now("").unix_seconds.saturating_add(left.as_secs())));
+        entry["expires_at"] = expires.unwrap_or_else(|| "2318-01-01T00:00:00Z".to_owned()).into();
         entry
     });
     let body = json!({"models": loaded.collect::<Vec<_>>()});

@@ -1,12 +1,14 @@
 //! `POST /api/chat` and `POST /api/generate`. Without anything to answer they load and unload models.
 
+use std::time::Duration;
+
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 use text::{Message, Role};
 
-use super::fields::{self, BOTH, CHAT, GENERATE, Stay};
+use super::fields::{self, BOTH, CHAT, GENERATE};
 use super::messages;
 use super::writer::{Kind, LinesWriter, created_at};
 use crate::answer::Arrival;
@@ -17,7 +19,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::identify::RequestId;
 use crate::offer::{self, Offer};
-use crate::pool::Access;
+use crate::pool::{Access, Stay};
 use crate::request::{Conversation, Echo, Input, Prompt};
 use crate::sampling;
 
@@ -142,17 +144,16 @@ fn errand(
 impl Errand {
     async fn run(self, app: &App) -> Result<Response, ApiError> {
         let pool = app.chat.pool();
-        let reason = match self.stay {
-            Stay::Loaded => {
-                if let Access::Later(waiting) = pool.access(&self.model)? {
-                    waiting.await?;
-                }
-                "load"
-            }
-            Stay::Unloaded => {
-                pool.unload(&self.model)?.await;
-                "unload"
-            }
+        let reason = if self.stay == Stay::For(Duration::ZERO) {
+            pool.unload(&self.model)?.await;
+            "unload"
+        } else {
+            let lease = match pool.access(&self.model)? {
+                Access::Ready(lease) => lease,
+                Access::Later(waiting) => waiting.await?,
+            };
+            lease.stay(self.stay);
+            "load"
         };
         let mut line = self.kind.line(&self.name, &created_at(Arrival::now("").unix_seconds), "");
         line["done"] = true.into();

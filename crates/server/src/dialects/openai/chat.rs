@@ -70,6 +70,7 @@ impl Endpoint for Chat {
             calls,
             thinking_budget: thinking::budget(body)?,
             kwargs: thinking::template_kwargs(body)?,
+            begun: None,
         };
         let request = ChatRequest {
             n: sampling::n(body)?,

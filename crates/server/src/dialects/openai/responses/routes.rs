@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -23,11 +23,19 @@ pub(in crate::dialects::openai) fn routes() -> Vec<Route> {
             "answers items with items, whole or as a stream",
         )
         .takes(Responses::FIELDS),
+        Route::post("/v1/responses/input_tokens", count, "how many tokens such items have")
+            .takes(Responses::FIELDS),
         Route::get(ONE, get, "an answer that is kept"),
         Route::delete(ONE, delete, "forgets an answer"),
         Route::get("/v1/responses/{id}/input_items", input_items, "what a kept answer answers"),
         Route::post("/v1/responses/{id}/cancel", cancel, "ends an answer that is being made"),
     ]
+}
+
+/// The prompt is made as it would be for an answer, and counted.
+async fn count(State(app): State<App>, request: Request) -> Response {
+    let n_tokens = endpoint::prompt_length::<Responses>(&app, request).await;
+    told(n_tokens.map(|n| json!({"object": "response.input_tokens", "input_tokens": n})))
 }
 
 async fn get(State(app): State<App>, Path(id): Path<String>) -> Response {

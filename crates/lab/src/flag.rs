@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::measure::{Context, CountFrom, counts_agree};
-use crate::record::{Expects, Run, State, Trouble, Turn};
+use crate::record::{Expects, Machine, Run, State, Trouble, Turn};
 
 /// A rate of prompts beyond the machine's peak by more than this cannot be: the peak is measured too.
 const PEAK_SLACK: f64 = 1.1;
@@ -131,7 +131,9 @@ impl Turn {
             if cached > template.unwrap_or(TEMPLATE_TOKENS) {
                 flags.push(Flag::ColdHit { cached });
             }
-            let peak = context.machine.and_then(|machine| machine.int8_macs);
+            // A peak that was measured beside others' work is too low to doubt anything by.
+            let alone = |machine: &&Machine| machine.foreign.is_none_or(|busy| busy <= FOREIGN);
+            let peak = context.machine.filter(alone).and_then(|machine| machine.int8_macs);
             if let (Some(peak), Some(costs), Some(tps)) = (peak, context.costs, self.prefill_tps())
             {
                 let limit = peak / costs.prompt_macs;

@@ -10,6 +10,7 @@ pub mod client;
 pub mod clock;
 pub mod engine;
 mod error;
+pub mod eval;
 pub mod export;
 pub mod flag;
 pub mod journal;

@@ -88,6 +88,8 @@ pub struct Machine {
     pub bandwidth: Option<f64>,
     /// 8-bit multiply-adds per second, by all processors together, measured by the lab.
     pub int8_macs: Option<f64>,
+    /// Processors that others kept busy just before these were measured: they are too low then.
+    pub foreign: Option<f64>,
     /// Microseconds that the client itself adds to a first token: its median over a server of its own
     /// that answers at once.
     pub client_us: Option<f64>,
@@ -249,6 +251,9 @@ pub struct Turn {
     pub answer: String,
     /// The thoughts before it.
     pub thoughts: String,
+    /// Names and arguments of its calls, as they came.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub calls: String,
 }
 
 /// What the server's cache may have of a prompt.

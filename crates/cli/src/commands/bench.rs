@@ -1,10 +1,13 @@
 //! `hearth bench`: the speed of a model in this process, through the same engine that serves.
 
+mod submit;
+
 use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use engine::{Event, Handle, Request, Sampling, Usage};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::env::Environment;
 use crate::load::{self, Crowd, LoadArgs, Opened};
@@ -14,7 +17,8 @@ use crate::store::catalog::DEFAULT_ALIAS;
 const EXAMPLES: &str = "\
 Examples:
   hearth bench --prompt 512,2048 --gen 128 --depth 0,2048
-  hearth bench ./model.gguf --threads 4 --json";
+  hearth bench ./model.gguf --threads 4 --json
+  hearth bench --markdown --submit bench.json";
 
 /// Measure the speed of a model in this process
 ///
@@ -42,6 +46,12 @@ pub(crate) struct Args {
     /// Print an array of rows for programs
     #[arg(long)]
     json: bool,
+    /// Print a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Write the measurements with model and machine into a file, after showing it; nothing is sent
+    #[arg(long, value_name = "FILE")]
+    submit: Option<PathBuf>,
     #[command(flatten)]
     load: LoadArgs,
 }
@@ -60,7 +70,7 @@ struct Row {
     tok_s_runs: Vec<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     Prefill,
@@ -69,7 +79,7 @@ enum Kind {
 
 /// One cell of the table.
 #[derive(Clone, Copy, Debug)]
-struct Cell {
+pub(super) struct Cell {
     kind: Kind,
     n_prompt: usize,
     n_gen: usize,
@@ -88,8 +98,7 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
             opened.plan.context
         );
     }
-    let engine = opened.engine(&args.load.device()?)?;
-    let mut bench = Bench { engine, vocab: opened.spec.vocab, state: 0x9e37_79b9_7f4a_7c15 };
+    let mut bench = Bench::new(&opened, &args.load)?;
     let threads = args.load.options().n_threads();
     let meter = Meter::steps("measuring", cells.len() as u64 * u64::from(args.runs + 1));
     let mut rows = Vec::new();
@@ -110,39 +119,64 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
             n_gen: cell.n_gen,
             depth: cell.depth,
             threads,
-            tok_s: median(&tok_s_runs),
+            tok_s: lab::stats::median(&tok_s_runs),
             tok_s_runs,
         });
     }
     drop(meter);
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+    } else if args.markdown {
+        print_markdown(&rows, out)?;
     } else {
         print_table(&rows, out)?;
+    }
+    if let Some(path) = &args.submit {
+        let text = submit::Payload::of(&rows, &opened).text()?;
+        eprintln!("{text}");
+        submit::write(path, &text)?;
     }
     Ok(())
 }
 
 fn cells(args: &Args) -> Vec<Cell> {
     let prefill = args.prompt.iter().filter(|&&n| n > 0);
-    let prefill =
-        prefill.map(|&n_prompt| Cell { kind: Kind::Prefill, n_prompt, n_gen: 0, depth: 0 });
+    let prefill = prefill.map(|&n_prompt| Cell::prefill(n_prompt));
     let decode = args.depth.iter().flat_map(|&depth| {
         let lengths = args.generate.iter().filter(|&&n| n > 0);
-        lengths.map(move |&n_gen| Cell { kind: Kind::Decode, n_prompt: 0, n_gen, depth })
+        lengths.map(move |&n_gen| Cell::decode(n_gen, depth))
     });
     prefill.chain(decode).collect()
 }
 
-struct Bench {
+impl Cell {
+    /// Reading a prompt.
+    pub(super) fn prefill(n_prompt: usize) -> Cell {
+        Cell { kind: Kind::Prefill, n_prompt, n_gen: 0, depth: 0 }
+    }
+
+    /// Writing after `depth` tokens.
+    pub(super) fn decode(n_gen: usize, depth: usize) -> Cell {
+        Cell { kind: Kind::Decode, n_prompt: 0, n_gen, depth }
+    }
+}
+
+/// A loaded model whose speed is measured.
+pub(super) struct Bench {
     engine: Handle,
     vocab: usize,
     state: u64,
 }
 
 impl Bench {
+    /// Loads it.
+    pub(super) fn new(opened: &Opened, load: &LoadArgs) -> Result<Bench> {
+        let engine = opened.engine(&load.device()?)?;
+        Ok(Bench { engine, vocab: opened.spec.vocab, state: 0x9e37_79b9_7f4a_7c15 })
+    }
+
     /// Tokens per second of one run.
-    fn measure(&mut self, cell: Cell) -> Result<f64> {
+    pub(super) fn measure(&mut self, cell: Cell) -> Result<f64> {
         match cell.kind {
             Kind::Prefill => {
                 let usage = self.answer(cell.n_prompt, 1)?;
@@ -195,17 +229,6 @@ impl Bench {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[middle],
-        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
-    }
-}
-
 fn print_table(rows: &[Row], out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(
         out,
@@ -228,19 +251,29 @@ fn print_table(rows: &[Row], out: &mut dyn Write) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Names of tests are those of llama-bench: `pp512`, `tg128 @ d2048`.
+fn print_markdown(rows: &[Row], out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(out, "| model | threads | test | tok/s |")?;
+    writeln!(out, "| --- | ---: | ---: | ---: |")?;
+    for row in rows {
+        let test = match (row.kind, row.depth) {
+            (Kind::Prefill, _) => format!("pp{}", row.n_prompt),
+            (Kind::Decode, 0) => format!("tg{}", row.n_gen),
+            (Kind::Decode, depth) => format!("tg{} @ d{depth}", row.n_gen),
+        };
+        let sd = lab::stats::sd(&row.tok_s_runs);
+        let (model, threads, tok_s) = (&row.model, row.threads, row.tok_s);
+        writeln!(out, "| {model} | {threads} | {test} | {tok_s:.2} ± {sd:.2} |")?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-    }
-
-    #[test]
-    fn rows_have_the_promised_shape() {
-        let row = Row {
+    fn row() -> Row {
+        Row {
             model: "m".to_owned(),
             kind: Kind::Prefill,
             n_prompt: 512,
@@ -249,7 +282,23 @@ mod tests {
             threads: 2,
             tok_s: 1.5,
             tok_s_runs: vec![1.5],
-        };
+        }
+    }
+
+    #[test]
+    fn a_table_in_markdown() {
+        let decode = Row { kind: Kind::Decode, n_gen: 64, depth: 2048, ..row() };
+        let mut text = Vec::new();
+        print_markdown(&[row(), decode], &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.ends_with(
+            "| m | 2 | pp512 | 1.50 ± 0.00 |\n| m | 2 | tg64 @ d2048 | 1.50 ± 0.00 |\n"
+        ));
+    }
+
+    #[test]
+    fn rows_have_the_promised_shape() {
+        let row = row();
         let expected = r#"{"model":"m","kind":"prefill","n_prompt":512,"n_gen":0,"depth":0,"threads":2,"tok_s":1.5,"tok_s_runs":[1.5]}"#;
         assert_eq!(serde_json::to_string(&row).unwrap(), expected);
     }

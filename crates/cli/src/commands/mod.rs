@@ -6,6 +6,7 @@ mod chat;
 mod completions;
 mod convert;
 mod doctor;
+mod eval;
 mod info;
 mod lab;
 mod launch;
@@ -14,6 +15,7 @@ mod perplexity;
 mod pull;
 mod rm;
 mod serve;
+mod tune;
 mod verify;
 
 use std::io::Write;
@@ -41,6 +43,8 @@ pub(crate) enum Command {
     Convert(convert::Args),
     Bench(bench::Args),
     Lab(lab::Args),
+    Tune(tune::Args),
+    Eval(eval::Args),
     Perplexity(perplexity::Args),
     Verify(verify::Args),
     Doctor(doctor::Args),
@@ -61,6 +65,8 @@ pub(crate) fn run(command: Command, env: &Environment, out: &mut dyn Write) -> R
         Command::Convert(args) => convert::run(&args, env, out),
         Command::Bench(args) => bench::run(&args, env, out),
         Command::Lab(args) => lab::run(args, env, out),
+        Command::Tune(args) => tune::run(&args, env, out),
+        Command::Eval(args) => eval::run(&args, env, out),
         Command::Perplexity(args) => perplexity::run(&args, env, out),
         Command::Verify(args) => verify::run(&args, env, out),
         Command::Doctor(args) => doctor::run(&args, env, out),

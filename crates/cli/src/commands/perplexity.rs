@@ -20,7 +20,8 @@ const EXAMPLES: &str = "\
 Examples:
   hearth perplexity default README.md
   hearth perplexity ./model.gguf book.txt --window 512 --compare-exact
-  hearth perplexity default README.md --kv-format q8 --compare-f16-kv";
+  hearth perplexity default README.md --kv-format q8 --compare-f16-kv
+  hearth perplexity ./model-q4.gguf book.txt --against ./model-q8.gguf";
 
 /// Measure how well a model predicts a text
 ///
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// Also run with keys and values in f16 and compare likewise
     #[arg(long, conflicts_with = "compare_exact")]
     compare_f16_kv: bool,
+    /// Also run another format of the same model and compare likewise
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["compare_exact", "compare_f16_kv"])]
+    against: Option<String>,
     /// Write the logits of all positions, f32 [tokens, vocabulary], in NumPy's format
     #[arg(long, value_name = "FILE")]
     logits: Option<PathBuf>,
@@ -54,14 +58,14 @@ pub(crate) struct Args {
 
 impl Args {
     /// What the model is compared with: its name, and how it is loaded.
-    fn against(&self) -> Option<(&'static str, LoadArgs)> {
+    fn against(&self) -> Option<(&str, LoadArgs)> {
         let load = self.load.clone();
         if self.compare_exact {
             Some(("f32 activations", LoadArgs { exact_activations: true, ..load }))
         } else if self.compare_f16_kv {
             Some(("f16 keys and values", LoadArgs { kv_format: Some(KvFormat::F16), ..load }))
         } else {
-            None
+            self.against.as_deref().map(|model| (model, load))
         }
     }
 }
@@ -87,8 +91,13 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     let against = args.against();
     let mut reference = match &against {
         Some((_, load)) => {
-            let opened = Opened::new(&path, load, Crowd::ONE)?;
-            Some(Model::new(&opened, load, window)?)
+            let other = args.against.as_ref().map(|name| super::resolve(name, env)).transpose()?;
+            let other = Opened::new(other.as_ref().unwrap_or(&path), load, Crowd::ONE)?;
+            if other.spec.vocab != opened.spec.vocab {
+                let (own, others) = (opened.spec.vocab, other.spec.vocab);
+                bail!("the models have other vocabularies, {own} and {others}: nothing to compare");
+            }
+            Some(Model::new(&other, load, window)?)
         }
         None => None,
     };
@@ -127,7 +136,11 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     writeln!(out, "{score}")?;
     if let Some((what, _)) = against {
         writeln!(out, "with {what}: {reference_score}")?;
-        let own = if args.compare_exact { "8-bit" } else { args.load.kv_format().name() };
+        let own = match (args.compare_exact, &args.against) {
+            (true, _) => "8-bit",
+            (false, Some(_)) => args.model.as_str(),
+            (false, None) => args.load.kv_format().name(),
+        };
         writeln!(out, "{own} against {what}: {comparison}")?;
     }
     Ok(())

@@ -1,4 +1,7 @@
-//! The transport of every day: HTTP/1.1 over TCP or TLS, one kept connection for each user.
+//! The transport of every day: HTTP/1.1 over TCP or TLS, a new connection for each request.
+//!
+//! A kept connection may be closed by a server just when it is used again, and the error would be the
+//! client's. What a new one costs is part of the overhead that the lab measures and states.
 
 use std::time::Duration;
 
@@ -17,7 +20,7 @@ pub struct HttpOptions {
     pub limit: Duration,
 }
 
-/// A connection that stays open between requests.
+/// A way to one server.
 pub struct Http {
     agent: Agent,
     options: HttpOptions,
@@ -31,6 +34,8 @@ impl Http {
             .timeout_connect(Some(Duration::from_secs(10)))
             .timeout_global(Some(options.limit))
             .no_delay(true)
+            .max_idle_connections(0)
+            .max_idle_connections_per_host(0)
             // A local server is asked directly, whatever the environment says about proxies.
             .proxy(None)
             .build();

@@ -66,16 +66,9 @@ impl Session<'_> {
             Ok(mut reply) => {
                 turn.head_us = Some(at);
                 turn.error = self.listen(&mut *reply.body, &mut turn).err();
-                turn.ended_us = self.clock.now();
-                if turn.error.is_none() {
-                    // Only a connection that was read to its end is used again.
-                    let _ = std::io::copy(&mut reply.body, &mut std::io::sink());
-                }
             }
         }
-        if turn.ended_us == 0 {
-            turn.ended_us = self.clock.now();
-        }
+        turn.ended_us = self.clock.now();
         if let Some(tokens) = self.tokens {
             count(&mut turn, tokens);
         }
@@ -130,7 +123,7 @@ fn take(turn: &mut Turn, at: u64, data: &[u8]) -> Result<(), Trouble> {
         match channel {
             Channel::Answer => turn.answer.push_str(&text),
             Channel::Thought => turn.thoughts.push_str(&text),
-            Channel::Call => (),
+            Channel::Call => turn.calls.push_str(&text),
         }
     }
     turn.finish = delta.finish.or(turn.finish.take());

@@ -104,7 +104,7 @@ impl Results {
         for record in records {
             match record {
                 Record::Lab(_) => (),
-                Record::Machine(machine) => results.machine = machine,
+                Record::Machine(machine) => results.machine = best(&results.machine, machine),
                 Record::Start(start) => results.starts.push(start),
                 Record::Stop(stop) => results.stops.push(stop),
                 Record::End(end) => results.complete = end.complete,
@@ -238,6 +238,20 @@ impl Judged {
         };
         let values = run.measures(context, of);
         Judged { each, flags, values, run }
+    }
+}
+
+/// The latest description of the machine, with the most that was ever measured of it.
+fn best(before: &Machine, machine: Machine) -> Machine {
+    let most = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
+    Machine {
+        bandwidth: most(before.bandwidth, machine.bandwidth),
+        int8_macs: most(before.int8_macs, machine.int8_macs),
+        foreign: match before.at {
+            0 => machine.foreign,
+            _ => before.foreign.into_iter().chain(machine.foreign).reduce(f64::min),
+        },
+        ..machine
     }
 }
 

@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use anchors::{bandwidth, client_overhead_us};
 pub use perform::{Memory, Request, play};
+pub use system::machine;
 
 use crate::clock::{Clock, Monotonic};
 use crate::error::Error;
@@ -26,10 +27,10 @@ use crate::journal::{self, Journal};
 use crate::plan::{Arm, Model, Plan};
 use crate::prompt::{CountTokens, Guess};
 use crate::record::{
-    Cell, Costs, End, Lab, Machine, Phase, Record, Run, SCHEMA, Start, State, Stop,
+    Cell, Costs, End, Lab, Machine, Phase, Record, Run, SCHEMA, Start, State, Stop, Turn,
 };
 use crate::rng::Rng;
-use crate::workload::{Script, User, Workload, Writer};
+use crate::workload::{Script, Step, User, Workload, Writer};
 use served::Served;
 
 /// What only the caller can do or know.
@@ -63,6 +64,35 @@ pub struct Bench<'a> {
     /// Never the same in two launches of the lab, so that nothing of an earlier one is in a cache on disk.
     nonce: u64,
     n_done: usize,
+}
+
+/// Asks one question.
+pub type Ask<'a> = dyn FnMut(&Step) -> Turn + 'a;
+
+/// Launches the first arm of a plan with its first model and lets `work` ask it one question after the
+/// other, each without what was before.
+///
+/// # Errors
+/// [`Error`] if the engine cannot be started.
+pub fn ask_one(
+    plan: &Plan,
+    folder: &Path,
+    host: &dyn Host,
+    work: &mut dyn FnMut(&mut Ask),
+) -> Result<(), Error> {
+    let Some((model, arm)) = plan.pairs().into_iter().next() else {
+        return Err(Error::Plan("no engine reads this model".to_owned()));
+    };
+    let logs = folder.join("logs");
+    std::fs::create_dir_all(&logs).map_err(|source| Error::file(&logs, source))?;
+    let mut served = Served::new(plan, model, arm, folder, 0);
+    let stopped = || host.stopped();
+    served.start(&stopped).map_err(|why| Error::Unavailable(format!("{}: {why}", arm.label)))?;
+    let clock = Monotonic::start();
+    let tokens = Guess::default();
+    let mut session = served.session(&clock, &tokens, &stopped);
+    work(&mut |step| Memory::default().ask(step, &served.request, &mut session));
+    Ok(())
 }
 
 /// A run that counts: model, arm, block, cell.
@@ -140,6 +170,9 @@ impl<'a> Bench<'a> {
             threads => threads,
         };
         machine.at = now();
+        let foreign = system::Foreign::start(0.0);
+        thread::sleep(Duration::from_millis(500));
+        machine.foreign = foreign.end(0.0);
         machine.bandwidth = Some(bandwidth(threads, BANDWIDTH_BYTES));
         machine.int8_macs = self.host.int8_macs(threads);
         machine.client_us = client_overhead_us().ok();
@@ -308,7 +341,7 @@ impl<'a> Bench<'a> {
         script: &Script,
         block: u32,
         tokens: &dyn CountTokens,
-    ) -> Result<Vec<crate::record::Turn>, Error> {
+    ) -> Result<Vec<Turn>, Error> {
         let clock = Monotonic::start();
         let (mut memory, mut turns) = (Memory::default(), Vec::new());
         for step in script.users.iter().flat_map(|user| &user.steps) {

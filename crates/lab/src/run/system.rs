@@ -105,7 +105,7 @@ fn joules() -> Option<f64> {
 }
 
 /// What the machine is, without what has to be measured.
-pub(super) fn machine() -> Machine {
+pub fn machine() -> Machine {
     let info = read("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find(|line| line.starts_with("model name"));
     let name = name.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());

@@ -60,6 +60,11 @@ fn a_prompt_read_faster_than_the_machine_can_is_not_believed() {
     let [Flag::ImpossiblePrefill { tps, limit }] = cold(100_000)[..] else { panic!("not flagged") };
     assert_eq!((tps.round(), limit.round()), (20_000.0, 4000.0));
     assert_eq!(cold(600_000), []);
+    // A peak that was measured while others worked is no measure of anything.
+    let machine = Machine { foreign: Some(1.7), ..machine };
+    let context = Context { costs: Some(costs), machine: Some(&machine), ..Context::default() };
+    let turn = answer(100_000).usage(0, 2000, 20, 0).done(0).play(0, None);
+    assert_eq!(turn.flags(&context, None), []);
 }
 
 #[test]

@@ -22,14 +22,15 @@ const TRY: u64 = 4 << 30;
 /// Tries; the fastest counts.
 const TRIES: usize = 4;
 
-pub(super) struct Terminal {
+/// The terminal, and this machine.
+pub(in crate::commands) struct Terminal {
     meter: Meter,
     stopped: Arc<AtomicBool>,
 }
 
 impl Terminal {
     /// From now on Ctrl-C asks for an end; the second one ends the program.
-    pub(super) fn new() -> Result<Terminal> {
+    pub(in crate::commands) fn new(what: &str) -> Result<Terminal> {
         let stopped = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stopped);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -43,10 +44,10 @@ impl Terminal {
                 std::process::exit(130);
             });
         });
-        Ok(Terminal { meter: Meter::steps("measuring", 0), stopped })
+        Ok(Terminal { meter: Meter::steps(what, 0), stopped })
     }
 
-    pub(super) fn finish(self) {
+    pub(in crate::commands) fn finish(self) {
         drop(self.meter);
     }
 }

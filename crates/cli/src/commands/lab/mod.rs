@@ -10,6 +10,8 @@ use anyhow::Result;
 
 use crate::env::Environment;
 
+pub(super) use host::Terminal;
+
 const EXAMPLES: &str = "\
 Examples:
   hearth lab run bench/plans/small.toml

@@ -85,7 +85,7 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
     }
     let default = || PathBuf::from("target/lab").join(&plan.name);
     let folder = args.out.clone().unwrap_or_else(default);
-    let terminal = Terminal::new()?;
+    let terminal = Terminal::new("measuring")?;
     let mut bench = Bench::open(&plan, &folder, &terminal)?;
     let complete = bench.run()?;
     drop(bench);

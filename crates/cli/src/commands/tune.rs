@@ -50,6 +50,9 @@ pub(crate) struct Args {
     load: LoadArgs,
 }
 
+/// A difference of less is not worth a thread.
+const WORTH: f64 = 0.02;
+
 /// What was found, and what was measured for it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Tuning {
@@ -153,7 +156,7 @@ fn best(tried: &[Tried]) -> usize {
 fn compared(one: &Tried, with: &Tried) -> Option<Contrast> {
     let pairs: Vec<(f64, f64)> =
         one.seconds_rounds.iter().copied().zip(with.seconds_rounds.iter().copied()).collect();
-    of_pairs(&pairs, 0.0)
+    of_pairs(&pairs, WORTH)
 }
 
 /// Beside the models, one file for each of them.

@@ -367,3 +367,24 @@ fn long_arguments_stream() {
         assert_eq!(splitter.push("is"), [Part::Arguments("is".to_owned())]);
     }
 }
+
+/// A second call that is none leaves the first one what it is.
+#[test]
+fn a_call_of_an_unknown_tool_is_text_after_one_that_is_known() {
+    let case = Case::new("<function=example_function_name>", &weather());
+    let unknown = "<function=wipe_disk>{}</function>";
+    let text = format!("<function=get_weather>{ARGUMENTS}</function>\n{unknown}");
+    let whole = case.any_cut(&text);
+    assert_eq!(whole.calls.len(), 1, "{whole:?}");
+    assert_eq!(whole.content.trim(), unknown);
+}
+
+/// What stands behind the inner object belongs to the same call.
+#[test]
+fn calls_may_have_their_kind_at_the_end() {
+    let call = format!(
+        r#"{{"function": {{"name": "get_weather", "arguments": {ARGUMENTS}}}, "type": "function"}}"#
+    );
+    let text = format!("<TOOLCALL>[{call}, {call}]</TOOLCALL>");
+    Case::new("<TOOLCALL>", &weather()).check(&text, "", "", &[paris(), paris()]);
+}

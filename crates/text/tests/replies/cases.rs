@@ -43,6 +43,17 @@ fn t02_a_value_may_hold_the_closing_tags() {
     Case::new(CODER, &[note]).check(&text, "", "", &[("save_note", arguments)]);
 }
 
+/// What ends a value is followed by what may follow one, and not only by very many blanks.
+#[test]
+fn t02_a_value_may_hold_a_closing_tag_and_blanks() {
+    let note = tool("save_note", json!({"body": {"type": "string"}}));
+    let body = format!("one </parameter>{}two", "\n".repeat(100));
+    let text = format!(
+        "<tool_call>\n<function=save_note>\n<parameter=body>\n{body}\n</parameter>\n</function>\n</tool_call>"
+    );
+    Case::new(CODER, &[note]).check(&text, "", "", &[("save_note", json!({"body": body}))]);
+}
+
 /// The same in a format that quotes what has tags in it.
 #[test]
 fn t02_a_quoted_value_may_hold_anything() {

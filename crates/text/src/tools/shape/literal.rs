@@ -232,6 +232,7 @@ mod tests {
             ("{'a': [1, -2.5, True], \"b\": None}", json!({"a": [1, -2.5, true], "b": null})),
             ("('x', )", json!(["x"])),
             (r"'it\'s \u00e9\n'", json!("it's é\n")),
+            (r"'a\bc\f\r\t'", json!("a\u{8}c\u{c}\r\t")),
             ("\"\"\"a \"b\" c\"\"\"", json!("a \"b\" c")),
             ("''", json!("")),
             ("1_000", json!(1000)),

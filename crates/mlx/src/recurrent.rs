@@ -307,10 +307,7 @@ fn delta_rows(
     };
     let decays = decays.multiply(&rate)?.negative()?.exp()?;
     let y = walk.steps(span, &[heads, k_dim, v_dim], |row, state| {
-        let at = |x: &Array| {
-            let [_, heads, rows, cols] = x.shape()[..] else { unreachable!("four axes") };
-            x.slice(0, row..row + 1)?.reshape(&[heads, rows, cols])
-        };
+        let at = |x: &Array| row_of(x, row);
         let (q, k) = (at(&q)?, at(&k)?);
         let state = state.multiply(&at(&decays)?)?;
         let known = state.multiply(&k)?.sum(1)?;
@@ -326,6 +323,12 @@ fn delta_rows(
         DeltaRule::PerChannel => z.sigmoid()?,
     };
     normed.multiply(&gate)?.reshape(&[n, spec.v_cols()])
+}
+
+/// One row of `[rows, heads, ..., ...]`.
+fn row_of(x: &Array, row: usize) -> Result<Array, Fault> {
+    let [_, heads, rows, cols] = x.shape()[..] else { unreachable!("four axes") };
+    x.slice(0, row..row + 1)?.reshape(&[heads, rows, cols])
 }
 
 fn mamba_rows(
@@ -357,10 +360,7 @@ fn mamba_rows(
     let (b, c) = (shared(0)?, shared(1)?);
     let stepped = values.multiply(&dt)?;
     let y = walk.steps(span, &[heads, size, dim], |row, state| {
-        let at = |x: &Array| {
-            let [_, heads, rows, cols] = x.shape()[..] else { unreachable!("four axes") };
-            x.slice(0, row..row + 1)?.reshape(&[heads, rows, cols])
-        };
+        let at = |x: &Array| row_of(x, row);
         let state = state.multiply(&at(&decay)?)?.add(&at(&b)?.multiply(&at(&stepped)?)?)?;
         let y = state.multiply(&at(&c)?)?.sum(1)?;
         Ok((state, y.reshape(&[1, heads, dim])?))

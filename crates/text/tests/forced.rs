@@ -392,6 +392,44 @@ proptest! {
     }
 }
 
+/// Texts between tags are held to their schema to the letter, and are such that they are read as texts.
+#[test]
+fn texts_between_tags_are_what_the_schema_says() {
+    let template = "<function=x><parameter=y>";
+    let speaker = Speaker::letters();
+    let check = |schema: Value, good: &[&str], bad: &[&str]| {
+        let parameters = json!({"properties": {"a": schema}, "required": ["a"]});
+        let tools = [tool("f", parameters)];
+        for (text, expected) in
+            good.iter().map(|text| (text, true)).chain(bad.iter().map(|text| (text, false)))
+        {
+            let text = format!(
+                "<tool_call>\n<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>\n</tool_call>"
+            );
+            let run = forced(&speaker, template, &tools, Number::One);
+            assert_eq!(accepts(&speaker, run, &text), expected, "{schema} {text}");
+        }
+    };
+    let string = |pattern: &str| json!({"type": "string", "pattern": pattern});
+    check(string("^a+$"), &["a", "aaa"], &["", "ab", "ba"]);
+    check(string("a$"), &["a", "xa"], &["ab"]);
+    check(string("^a"), &["a", "ab"], &["ba"]);
+    check(string("^(a|b)$|c"), &["a", "b", "acb"], &["ab"]);
+    check(
+        json!({"type": "string", "minLength": 2, "maxLength": 3}),
+        &["ab", "abc"],
+        &["a", "abcd"],
+    );
+    check(json!({"type": "string"}), &["", "a\n", "x </parameter"], &["x</parameter>y", "x\r"]);
+    let list = json!({"type": ["array", "string"], "items": {"type": "integer"}});
+    check(list, &["[1]", "a [1]", "x"], &["[\"a\"]", "[1", " [x]", "'a'", "(1)", "5", "True"]);
+    check(
+        json!({"type": ["string", "null"], "minLength": 9}),
+        &["null", "123456789"],
+        &["nul", "x"],
+    );
+}
+
 #[test]
 fn what_cannot_stand_by_itself_is_named() {
     let speaker = Speaker::letters();

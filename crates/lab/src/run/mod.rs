@@ -91,8 +91,31 @@ pub fn ask_one(
     let clock = Monotonic::start();
     let tokens = Guess::default();
     let mut session = served.session(&clock, &tokens, &stopped);
-    work(&mut |step| Memory::default().ask(step, &served.request, &mut session));
+    unless_stopped(host, &served, || {
+        work(&mut |step| Memory::default().ask(step, &served.request, &mut session));
+    });
     Ok(())
+}
+
+/// Does it; when the user wants an end meanwhile, the engine is ended, so that nobody waits for it.
+fn unless_stopped<T>(host: &dyn Host, served: &Served, work: impl FnOnce() -> T) -> T {
+    let group = served.group();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                if host.stopped() {
+                    group.into_iter().for_each(process::Group::kill);
+                    break;
+                }
+                thread::park_timeout(Duration::from_millis(200));
+            }
+        });
+        let done = work();
+        over.store(true, Ordering::Relaxed);
+        watcher.thread().unpark();
+        done
+    })
 }
 
 /// A run that counts: model, arm, block, cell.
@@ -324,7 +347,7 @@ impl<'a> Bench<'a> {
                 let clock = Monotonic::start();
                 let stopped = || self.host.stopped();
                 let session = || served.session(&clock, tokens, &stopped);
-                self.unless_stopped(served, || play(&script.users, &served.request, &session))
+                unless_stopped(self.host, served, || play(&script.users, &served.request, &session))
             }
         };
         let after = system::state();
@@ -353,32 +376,12 @@ impl<'a> Bench<'a> {
             }
             let stopped = || self.host.stopped();
             let mut session = served.session(&clock, tokens, &stopped);
-            let turn =
-                self.unless_stopped(served, || memory.ask(step, &served.request, &mut session));
+            let turn = unless_stopped(self.host, served, || {
+                memory.ask(step, &served.request, &mut session)
+            });
             turns.push(turn);
         }
         Ok(turns)
-    }
-
-    /// Does it; when the user wants an end meanwhile, the engine is ended, so that nobody waits for it.
-    fn unless_stopped<T>(&self, served: &Served, work: impl FnOnce() -> T) -> T {
-        let group = served.group();
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let watcher = scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    if self.host.stopped() {
-                        group.into_iter().for_each(process::Group::kill);
-                        break;
-                    }
-                    thread::park_timeout(Duration::from_millis(200));
-                }
-            });
-            let done = work();
-            over.store(true, Ordering::Relaxed);
-            watcher.thread().unpark();
-            done
-        })
     }
 
     /// The pause before a run; gives what others did in it.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use lab::engine::Format;
@@ -19,6 +19,8 @@ use crate::signals;
 
 /// Multiply-adds of one try of one thread.
 const TRY: u64 = 4 << 30;
+/// Time for engines to be ended before a second signal ends this program without them.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Tries; the fastest counts.
 const TRIES: usize = 4;
 
@@ -40,6 +42,8 @@ impl Terminal {
                 signals::stop_requested().await;
                 asked.store(true, Ordering::Relaxed);
                 eprintln!("ending; again to end at once");
+                // Engines are ended meanwhile. Some signal twice at once: a program and its group.
+                tokio::time::sleep(PATIENCE).await;
                 signals::stop_requested().await;
                 std::process::exit(130);
             });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use backend::{Batch, DeviceError};
 
-use crate::cache::{CacheBook, DiskCleared, PaneRoom, Room, SeqKey, Spill, least_panes};
+use crate::cache::{CacheBook, DiskCleared, PaneRoom, Room, SeqKey, Spill, Watch, least_panes};
 use crate::line::Line;
 use crate::sampler::Sampler;
 use crate::seq::Seq;
@@ -169,6 +169,11 @@ impl Engine {
     /// What is wrong with the cache books, counted anew. `None` is as it should be.
     pub fn faults(&self) -> Option<String> {
         self.book.faults()
+    }
+
+    /// Sees what is done on disk, from any thread.
+    pub(crate) fn watch_disk(&self) -> Option<Watch> {
+        self.spill.as_ref().map(Spill::watch)
     }
 
     /// One pass. Does nothing when idle.

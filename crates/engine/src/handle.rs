@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::cache::Watch;
 use crate::{
     Bounds, Cleared, DiskOptions, Engine, Executor, Failure, Limits, Refused, Request, RequestId,
     Stats,
@@ -41,6 +42,8 @@ struct Shared {
     in_flight: AtomicUsize,
     n_accepted: AtomicU64,
     stats: Mutex<Stats>,
+    /// The disk goes on while the engine sleeps: its directory is looked through, blocks are written.
+    disk: Option<Watch>,
 }
 
 /// Starts an engine's thread. It sleeps while there is nothing to do.
@@ -69,6 +72,7 @@ fn run(engine: Engine, origin: Instant) -> Handle {
         in_flight: AtomicUsize::new(0),
         n_accepted: AtomicU64::new(0),
         stats: Mutex::new(engine.stats()),
+        disk: engine.watch_disk(),
     });
     let (commands, receiver) = channel();
     let run = {
@@ -103,9 +107,10 @@ impl Handle {
         Ok(RequestId(shared.n_accepted.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The engine as it was after its latest step.
+    /// The engine as it was after its latest step, and the disk as it is now.
     pub fn stats(&self) -> Stats {
-        *lock(&self.shared.stats)
+        let stats = *lock(&self.shared.stats);
+        Stats { disk: self.shared.disk.as_ref().map(Watch::stats), ..stats }
     }
 
     /// The limits in force, which may be less than those asked for.

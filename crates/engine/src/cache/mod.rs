@@ -29,6 +29,7 @@ mod window;
 
 pub(crate) use book::{CacheBook, Fork, Full, Need, PaneRoom, Room, SeqKey};
 pub(crate) use charge::Charge;
+pub(crate) use disk::Watch;
 pub use disk::{DiskCleared, DiskError, DiskOptions, DiskStats};
 pub(crate) use panes::least_panes;
 pub(crate) use spill::{Memory, More, Origin, Piece, Spill, What};

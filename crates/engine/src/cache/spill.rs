@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use backend::{BLOCK, BlockId, DeviceError, KvGroup, SlotId, TokenId};
 
-use super::disk::{DiskCleared, DiskError, DiskOptions, DiskStats, Label, Store};
+use super::disk::{DiskCleared, DiskError, DiskOptions, DiskStats, Label, Store, Watch};
 use super::panes::first_pane;
 use super::parts::{Kind, Parts};
 use crate::Executor;
@@ -384,6 +384,11 @@ impl Spill {
 
     pub(crate) fn stats(&self) -> DiskStats {
         self.store.stats()
+    }
+
+    /// Sees what the writer does, also while nobody asks the engine.
+    pub(crate) fn watch(&self) -> Watch {
+        self.store.watch()
     }
 
     /// Bytes of a record.

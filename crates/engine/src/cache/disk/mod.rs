@@ -101,6 +101,32 @@ pub(crate) struct Store {
     complained: bool,
 }
 
+/// The numbers of a store, for any thread and at any time.
+pub(crate) struct Watch {
+    shared: Shared,
+    max_bytes: u64,
+}
+
+impl Watch {
+    /// As they are now.
+    pub(crate) fn stats(&self) -> DiskStats {
+        let counters = &self.shared.counters;
+        let catalog = lock(&self.shared.catalog);
+        DiskStats {
+            blocks: catalog.n_entries(),
+            bytes: catalog.n_bytes(),
+            max_bytes: self.max_bytes,
+            written: counters.written.get(),
+            read: counters.read.get(),
+            dropped: counters.dropped.get(),
+            write_errors: counters.write_errors.get(),
+            damaged: counters.damaged.get(),
+            foreign: counters.foreign.get(),
+            evicted: counters.evicted.get(),
+        }
+    }
+}
+
 struct OpenSegment {
     id: SegmentId,
     file: File,
@@ -243,20 +269,12 @@ impl Store {
     }
 
     pub(crate) fn stats(&self) -> DiskStats {
-        let counters = &self.shared.counters;
-        let catalog = lock(&self.shared.catalog);
-        DiskStats {
-            blocks: catalog.n_entries(),
-            bytes: catalog.n_bytes(),
-            max_bytes: self.max_bytes,
-            written: counters.written.get(),
-            read: counters.read.get(),
-            dropped: counters.dropped.get(),
-            write_errors: counters.write_errors.get(),
-            damaged: counters.damaged.get(),
-            foreign: counters.foreign.get(),
-            evicted: counters.evicted.get(),
-        }
+        self.watch().stats()
+    }
+
+    /// Sees what the writer does, also while nobody asks the store.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { shared: self.shared.clone(), max_bytes: self.max_bytes }
     }
 
     /// Reads a record from its file, which stays open for the next ones.

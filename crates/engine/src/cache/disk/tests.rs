@@ -394,10 +394,15 @@ fn a_directory_is_looked_through_in_the_background() {
     };
     let mut store = Store::open_on(slow, &options(dir.path(), PLENTY), BLOCK_BYTES).unwrap();
     assert_eq!((found(&mut store, &labels), store.stats().blocks), (0, 0));
+    let watch = store.watch();
     // Whoever computed some of it meanwhile hands it over again.
     let (known, new) = (&labels[..2], chain(2, 3));
     known.iter().chain(&new).for_each(|l| store.offer(*l, payload(l)).unwrap());
     drop(go);
+    // Whoever watches need not ask the store, which may sleep.
+    while watch.stats().blocks < 9 {
+        std::thread::yield_now();
+    }
     store.flush();
     assert_eq!((found(&mut store, &labels), found(&mut store, &new)), (6, 3));
     assert_eq!((store.stats().written, store.stats().dropped, store.stats().blocks), (3, 0, 9));

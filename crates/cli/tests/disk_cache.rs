@@ -29,6 +29,12 @@ fn complete(server: &Server) -> (Value, u64, u64) {
     (answer["choices"][0]["text"].take(), cached, disk)
 }
 
+/// Waits until a server that was started again has found what is on disk: it looks through its folder while
+/// it serves, and computes what it has not come to.
+fn wait_for_disk(server: &Server) {
+    while ask(server, "GET", "/v1/cache/stats", "")["models"][0]["disk"]["blocks"] == 0 {}
+}
+
 /// Stops it and returns its log.
 fn stop(server: Server) -> String {
     server.signal("TERM");
@@ -51,8 +57,7 @@ fn a_restart_finds_everything_and_clearing_leaves_nothing() {
     // Whole blocks come from disk; memory knows their beginnings as well.
     let whole = in_memory / 32 * 32;
     let server = Server::start(&home, &[]);
-    // It looks through its folder while it serves.
-    while ask(&server, "GET", "/v1/cache/stats", "")["models"][0]["disk"]["blocks"] == 0 {}
+    wait_for_disk(&server);
     assert_eq!(complete(&server), (said.clone(), whole, whole));
     let stats = ask(&server, "GET", "/v1/cache/stats", "")["models"][0].take();
     assert_eq!(stats["tokens_from_disk"], whole);
@@ -82,6 +87,7 @@ fn eight_bit_keys_and_values_come_back_from_disk_too() {
     assert_eq!(cached, 0);
     stop(server);
     let server = Server::start(&home, &q8);
+    wait_for_disk(&server);
     let (again, _, disk) = complete(&server);
     assert_eq!(again, said);
     assert!(disk >= 128, "{disk}");

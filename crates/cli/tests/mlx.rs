@@ -24,7 +24,6 @@ fn complete(home: &Home, device: &str) -> (Value, u64) {
     let server = Server::start(home, &[&flags[..], &["--kv-format", "f16"]].concat());
     let prompt: Vec<u32> = (0..150).map(|i| i * 7 % 250).collect();
     let body = serde_json::json!({"prompt": prompt, "max_tokens": 12, "temperature": 0});
-    // Blocks on disk are there when they have been looked through.
     let response = rest(server.send("POST", "/v1/completions", &body.to_string()));
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     let mut answer: Value =

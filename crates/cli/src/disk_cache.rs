@@ -129,6 +129,7 @@ mod tests {
         assert_eq!(base, print(&checkpoint(), 1024, INT8), "the same rotations");
         assert_ne!(base, print(&checkpoint(), 2048, INT8), "other rotations");
         assert_ne!(base, print(&checkpoint(), 512, "Exact\0cpu"));
+        assert_ne!(base, print(&checkpoint(), 512, "Bf16\0mlx 0.32.2 Gpu"), "another device");
         let checkpoint = checkpoint();
         let spec = models::recipe_for_context(&checkpoint.config, 512).unwrap();
         let spec = &spec.with_kv_format(backend::KvFormat::Int8);

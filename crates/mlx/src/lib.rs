@@ -38,12 +38,12 @@ pub use weight::Weight;
 /// What activations are computed in. Sums inside MLX's kernels are f32 in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// For comparing with other devices.
-    F32,
-    /// Half the memory traffic.
-    F16,
-    /// Likewise, with the range of f32 and fewer digits.
+    /// As exact as the other devices.
     #[default]
+    F32,
+    /// Half the memory traffic; numbers beyond 65,504 are lost.
+    F16,
+    /// Likewise, with the range of f32 and fewer digits: scales of 16-bit floats with more lose some.
     Bf16,
 }
 

@@ -22,6 +22,19 @@ pub(crate) enum Choice {
     Mlx,
 }
 
+/// What activations are computed in on MLX.
+#[cfg(with_mlx)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Precision {
+    /// As exact as on the processor
+    #[default]
+    F32,
+    /// Less memory traffic; not every model stays in its range
+    F16,
+    /// Less memory traffic, fewer digits: answers may differ
+    Bf16,
+}
+
 /// The device that all models of this process share.
 pub(crate) enum Device {
     Cpu(engine::Device<cpu::Cpu>, cpu::Activations),
@@ -109,9 +122,10 @@ fn load_on<B: Backend>(
 
 #[cfg(with_mlx)]
 fn mlx_options(args: &LoadArgs) -> mlx::Options {
-    let precision = match args.exact_activations {
-        true => mlx::Precision::F32,
-        false => mlx::Precision::default(),
+    let precision = match args.mlx_precision {
+        Precision::F32 => mlx::Precision::F32,
+        Precision::F16 => mlx::Precision::F16,
+        Precision::Bf16 => mlx::Precision::Bf16,
     };
     mlx::Options { library: args.mlx_library.clone(), precision, cache_bytes: None }
 }

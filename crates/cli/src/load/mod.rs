@@ -52,7 +52,11 @@ pub(crate) struct LoadArgs {
     /// [default: 90% of what is free]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory_limit: Option<Size>,
-    /// Multiply with f32 activations instead of 8-bit ones (with MLX: 16-bit): slower, for checking
+    /// What activations are on MLX
+    #[cfg(with_mlx)]
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) mlx_precision: device::Precision,
+    /// Multiply with f32 activations instead of 8-bit ones: slower, for checking
     #[arg(long)]
     pub(crate) exact_activations: bool,
 }

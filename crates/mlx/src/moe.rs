@@ -1,9 +1,7 @@
 //! Mixtures of experts: MLX multiplies every row with the matrices of its own experts.
 
 use backend::ops::{ExpertWeights, MoeOps};
-use backend::{
-    Activation, Divisor, ExpertForm, Experts, GateUpRows, Glu, GroupMerit, Groups, Scores,
-};
+use backend::{Divisor, ExpertForm, Experts, GateUpRows, Glu, GroupMerit, Groups, Scores};
 
 use crate::dense::{activate, halves};
 use crate::ffi::{Array, Dtype, Fault};
@@ -73,7 +71,6 @@ fn within(form: ExpertForm, hidden: &Array) -> Result<Array, Fault> {
 
 fn together(glu: Glu, gate: &Array, up: &Array) -> Result<Array, Fault> {
     match glu {
-        Glu::Act(Activation::Silu) => gate.multiply(&gate.sigmoid()?)?.multiply(up),
         Glu::Act(act) => activate(gate, act)?.multiply(up),
         Glu::ClampedSwish { slope, limit } => {
             let number = |x| Array::number(x, gate.dtype());

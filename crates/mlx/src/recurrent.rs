@@ -9,11 +9,11 @@ use backend::ops::{
     ConvWeights, DeltaRows, DeltaWeights, DeviceError, Mamba2Weights, RecurrentOps,
 };
 use backend::{
-    DeltaPlace, DeltaRule, GatedDelta, Mamba2, MambaGate, ReadOrder, Recurrence, ShortConv, SlotId,
-    Span,
+    Activation, DeltaPlace, DeltaRule, GatedDelta, Mamba2, MambaGate, ReadOrder, Recurrence,
+    ShortConv, SlotId, Span,
 };
 
-use crate::dense::softplus;
+use crate::dense::{activate, softplus};
 use crate::ffi::{Array, Dtype, Fault, begin, concatenate};
 use crate::{Buf, Mlx, Staged, Vector, indices};
 
@@ -386,5 +386,5 @@ fn gated(y: &Array, z: &Array, gain: Option<&Vector>, spec: &Mamba2) -> Result<A
 }
 
 fn silu(x: &Array) -> Result<Array, Fault> {
-    x.multiply(&x.sigmoid()?)
+    activate(x, Activation::Silu)
 }

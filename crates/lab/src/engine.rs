@@ -121,7 +121,9 @@ impl Engine {
     }
 
     fn parse(path: &Path, text: &str) -> Result<Engine, Error> {
-        let engine: Engine = toml::from_str(text).map_err(|error| Error::malformed(path, error))?;
+        let mut engine: Engine =
+            toml::from_str(text).map_err(|error| Error::malformed(path, error))?;
+        engine.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let texts = engine.launch.iter().chain(engine.env.values()).chain([&engine.model]);
         for text in texts {
             if let Some(unknown) = names(text).find(|name| !Values::NAMES.contains(name)) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::engine::{Engine, Format};
 use crate::error::Error;
-use crate::record::Target;
+use crate::record::{Cell, Target};
 use crate::workload::Workload;
 
 /// Everything that is to be measured.
@@ -69,6 +69,9 @@ pub struct Model {
     /// A path or a name, by form.
     #[serde(flatten)]
     pub forms: BTreeMap<Format, String>,
+    /// All that is measured with it, where that is not everything: values by workload.
+    #[serde(default)]
+    pub cells: Option<BTreeMap<String, Vec<u64>>>,
 }
 
 impl Model {
@@ -78,6 +81,14 @@ impl Model {
             .formats
             .iter()
             .find_map(|format| self.forms.get(format).map(|path| (*format, path.as_str())))
+    }
+
+    /// Whether a cell is measured with it.
+    pub fn has(&self, cell: &Cell) -> bool {
+        let only = |cells: &BTreeMap<String, Vec<u64>>| {
+            cells.get(&cell.workload).is_some_and(|values| values.contains(&cell.at))
+        };
+        self.cells.as_ref().is_none_or(only)
     }
 }
 
@@ -224,6 +235,9 @@ impl Plan {
         if !(0.0..=3600.0).contains(&self.cool_down_s) {
             return Err("cool_down_s must be 0 to 3600".to_owned());
         }
+        for model in &self.models {
+            self.check_cells(model)?;
+        }
         for arm in &self.arms {
             for name in &arm.models {
                 if self.models.iter().all(|model| model.name != *name) {
@@ -238,6 +252,19 @@ impl Plan {
                     "arm `{}` has no `url`, and its engine no `launch`",
                     arm.label
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A cell that a model shall have and no workload has is a slip of the pen.
+    fn check_cells(&self, model: &Model) -> Result<(), String> {
+        let named = model.cells.iter().flatten();
+        for (workload, at) in named.flat_map(|(name, all)| all.iter().map(move |at| (name, at))) {
+            let mut all = self.workloads.iter().flat_map(Workload::cells);
+            if !all.any(|cell| cell.workload == *workload && cell.at == *at) {
+                let name = &model.name;
+                return Err(format!("model `{name}`: no workload has a cell `{workload}` {at}"));
             }
         }
         Ok(())
@@ -260,13 +287,17 @@ impl Plan {
         format!("{:016x}", crate::rng::Rng::of(self.seed, &text).bits())
     }
 
-    /// Says where the program of an engine is.
-    pub fn set_program(&mut self, engine: &str, program: &Path) {
-        for arm in &mut self.arms {
-            if arm.label == engine || arm.engine.title == engine || arm.engine.name == engine {
-                arm.engine.program = Some(program.display().to_string());
-            }
+    /// Says where the program of an engine is, by label, title or name of its recipe. Whether there is one.
+    pub fn set_program(&mut self, engine: &str, program: &Path) -> bool {
+        let meant = |arm: &&mut Arm| {
+            [&arm.label, &arm.engine.title, &arm.engine.name].into_iter().any(|name| name == engine)
+        };
+        let mut found = false;
+        for arm in self.arms.iter_mut().filter(meant) {
+            arm.engine.program = Some(program.display().to_string());
+            found = true;
         }
+        found
     }
 
     /// Says where a program is that would otherwise be looked for by its name alone.
@@ -351,6 +382,47 @@ mod tests {
         assert_eq!(plan.fingerprint(), Plan::parse(PLAN, Path::new("x")).unwrap().fingerprint());
         let other = Plan::parse(&PLAN.replace("[64]", "[128]"), Path::new("x")).unwrap();
         assert_ne!(plan.fingerprint(), other.fingerprint());
+    }
+
+    #[test]
+    fn a_program_is_found_by_every_name_of_its_engine() {
+        for name in ["llama-server", "llama.cpp"] {
+            let mut plan = Plan::parse(PLAN, Path::new("plan.toml")).unwrap();
+            assert!(plan.set_program(name, Path::new("/opt/server")));
+            let programs = plan.arms.iter().map(|arm| arm.engine.program.clone().unwrap());
+            let all: Vec<String> = programs.collect();
+            assert_eq!(all, ["hearth", "/opt/server", "mlx_lm.server", "hearth"], "{name}");
+            assert!(!plan.set_program("llama-serve", Path::new("/opt/server")));
+        }
+    }
+
+    #[test]
+    fn a_model_may_have_few_cells() {
+        let few = PLAN.replace("gguf = ", "cells = { context = [64] }\n        gguf = ");
+        let plan = Plan::parse(&few.replace("[64]\n    ", "[64, 512]\n    "), Path::new("x"));
+        let plan = plan.unwrap();
+        let measured = |plan: &Plan| -> Vec<u64> {
+            plan.cells(&plan.models[0], &plan.arms[0]).iter().map(|(_, cell)| cell.at).collect()
+        };
+        assert_eq!(measured(&plan), [64]);
+        assert!(error(&few.replace("{ context = [64]", "{ context = [65]")).contains("65"));
+        assert!(error(&few.replace("{ context", "{ contexts")).contains("contexts"));
+    }
+
+    #[test]
+    fn every_plan_that_comes_along_measures_something() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/plans");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<PathBuf> = files.collect();
+        assert!(files.len() >= 2);
+        for file in files {
+            let plan = Plan::read(&file).unwrap();
+            assert!(plan.n_runs() > 0, "{}", file.display());
+            for model in &plan.models {
+                let read = plan.pairs().iter().any(|(pair, _)| *pair == model);
+                assert!(read, "{}: nobody reads {}", file.display(), model.name);
+            }
+        }
     }
 
     #[test]

@@ -152,6 +152,7 @@ fn plan(args: &Args, path: &Path) -> Result<Plan> {
         models: vec![Model {
             name: load::model_id(&args.model),
             forms: [(Format::Gguf, path.display().to_string())].into(),
+            cells: None,
         }],
         workloads: vec![workload],
     })

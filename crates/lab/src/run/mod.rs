@@ -158,8 +158,7 @@ impl<'a> Bench<'a> {
 
     /// How many runs there are in all, and how many are over.
     pub fn extent(&self) -> (usize, usize) {
-        let each = self.plan.pairs().into_iter().map(|(_, arm)| self.plan.cells(arm).len());
-        (each.sum::<usize>() * self.plan.runs as usize, self.n_done)
+        (self.plan.n_runs(), self.n_done)
     }
 
     /// Does all that is missing. Gives whether everything is there now.
@@ -244,7 +243,7 @@ impl<'a> Bench<'a> {
     }
 
     fn missing(&self, model: &Model, arm: &Arm, block: u32) -> Vec<(&'a Workload, Cell)> {
-        let mut cells = self.plan.cells(arm);
+        let mut cells = self.plan.cells(model, arm);
         cells.retain(|(_, cell)| {
             let key = (model.name.clone(), arm.label.clone(), block, cell.clone());
             !self.done.contains(&key)
@@ -311,7 +310,7 @@ impl<'a> Bench<'a> {
         for n in 0..=self.plan.warm_up {
             let (phase, users) = match n {
                 0 => (Phase::ColdStart, 1),
-                _ => (Phase::WarmUp, self.plan.users()),
+                _ => (Phase::WarmUp, self.plan.users(served.model)),
             };
             let mut writer = self.writer(tokens, 0, &format!("{place} warm-up {n}"), served.arm);
             let user = |_| User { comes_us: 0, steps: vec![writer.cold(96, 16)] };
@@ -397,17 +396,26 @@ impl<'a> Bench<'a> {
 }
 
 impl Plan {
-    /// Most users at once.
-    pub fn users(&self) -> u32 {
-        self.workloads.iter().map(Workload::users).max().unwrap_or(1)
+    /// Most users at once of a model.
+    pub fn users(&self, model: &Model) -> u32 {
+        let measured = |workload: &&Workload| workload.cells().iter().any(|cell| model.has(cell));
+        self.workloads.iter().filter(measured).map(Workload::users).max().unwrap_or(1)
     }
 
-    /// All that is measured of an arm.
-    fn cells(&self, arm: &Arm) -> Vec<(&Workload, Cell)> {
+    /// Runs in all.
+    pub fn n_runs(&self) -> usize {
+        let pairs = self.pairs().into_iter();
+        let each = pairs.map(|(model, arm)| self.cells(model, arm).len());
+        each.sum::<usize>() * self.runs as usize
+    }
+
+    /// All that is measured of an arm with a model.
+    pub(crate) fn cells(&self, model: &Model, arm: &Arm) -> Vec<(&Workload, Cell)> {
         // Nobody can restart what somebody else runs.
         let able = |workload: &&Workload| arm.url.is_none() || !workload.restarts();
         let workloads = self.workloads.iter().filter(able);
-        workloads.flat_map(|w| w.cells().into_iter().map(move |cell| (w, cell))).collect()
+        let all = workloads.flat_map(|w| w.cells().into_iter().map(move |cell| (w, cell)));
+        all.filter(|(_, cell)| model.has(cell)).collect()
     }
 
     /// Tokens of context that a user needs at most.

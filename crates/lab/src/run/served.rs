@@ -46,7 +46,7 @@ impl<'a> Served<'a> {
             Format::Name => path.to_owned(),
             Format::Gguf | Format::Mlx | Format::Hf => model_name(path),
         };
-        let (users, context) = (plan.users(), plan.context());
+        let (users, context) = (plan.users(model), plan.context());
         let threads = match plan.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,

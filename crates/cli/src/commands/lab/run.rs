@@ -70,7 +70,9 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
         plan.find_program("hearth", &this);
     }
     for (engine, path) in &args.program {
-        plan.set_program(engine, path);
+        if !plan.set_program(engine, path) {
+            bail!("--program: the plan has no engine {engine}");
+        }
     }
     if let Some(path) = &args.api_key_file {
         let key = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
@@ -125,7 +127,11 @@ fn of_url(url: &str, args: &Args) -> Result<Plan> {
             models: Vec::new(),
         }],
         null: None,
-        models: vec![Model { name: args.model.clone(), forms: forms.into_iter().collect() }],
+        models: vec![Model {
+            name: args.model.clone(),
+            forms: forms.into_iter().collect(),
+            cells: None,
+        }],
         workloads: workloads.collect::<Result<_, _>>()?,
     })
 }
@@ -139,8 +145,7 @@ fn describe(plan: &Plan, out: &mut dyn Write) -> Result<()> {
         let cells: Vec<String> = workload.cells().iter().map(|cell| cell.at.to_string()).collect();
         writeln!(out, "  {}: {}", workload.title, cells.join(" "))?;
     }
-    let cells: usize = plan.workloads.iter().map(|workload| workload.cells().len()).sum();
-    let runs = plan.pairs().len() * cells * plan.runs as usize;
+    let runs = plan.n_runs();
     let rest = runs as f64 * plan.cool_down_s / 60.0;
     writeln!(out, "{runs} runs in all, {rest:.0} minutes of them are rest")?;
     Ok(())

@@ -97,6 +97,8 @@ pub(crate) struct CallWriter<'a> {
     pub(crate) tools: &'a Tools,
     pub(crate) trust: Trust,
     pub(crate) ids: &'a mut IdMaker,
+    /// The arguments of the call being written.
+    pub(crate) written: &'a mut String,
     pub(crate) parts: &'a mut Vec<Part>,
 }
 
@@ -117,11 +119,13 @@ impl CallWriter<'_> {
         }
         let made = self.ids.next();
         let id = id.filter(|id| !id.is_empty()).unwrap_or(made);
+        self.written.clear();
         self.parts.push(Part::Begun { id, name: name.to_owned() });
         Ok(())
     }
 
     pub(crate) fn arguments(&mut self, text: &str) {
+        self.written.push_str(text);
         match self.parts.last_mut() {
             _ if text.is_empty() => {}
             Some(Part::Arguments(last)) => last.push_str(text),
@@ -129,17 +133,35 @@ impl CallWriter<'_> {
         }
     }
 
+    /// A call is at its end. It is complete only if its arguments can be read.
     pub(crate) fn end(&mut self) {
-        self.parts.push(Part::Ended);
+        if are_arguments(self.written) {
+            self.parts.push(Part::Ended);
+        }
+        self.written.clear();
     }
 
-    /// A whole call.
+    /// A whole call. What cannot be carried out is none.
     pub(crate) fn call(&mut self, name: &str, arguments: &str) -> Result<(), NotACall> {
+        if !are_arguments(arguments) {
+            return Err(NotACall);
+        }
         self.begin(name, None)?;
         self.arguments(arguments);
         self.end();
         Ok(())
     }
+}
+
+/// The text is one JSON object.
+pub(crate) fn are_arguments(text: &str) -> bool {
+    serde_json::from_str::<Map<String, Value>>(text).is_ok()
+}
+
+/// Each call among these parts has come to its end.
+pub(crate) fn are_complete(parts: &[Part]) -> bool {
+    let count = |of: fn(&Part) -> bool| parts.iter().filter(|part| of(part)).count();
+    count(|part| matches!(part, Part::Begun { .. })) == count(|part| *part == Part::Ended)
 }
 
 #[cfg(test)]

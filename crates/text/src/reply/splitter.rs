@@ -4,7 +4,7 @@
 //! What looks like a call and may be text is tried: its parts wait until it is certain, and if it is
 //! none, the same stretch is read again as text. A stretch is tried at most once.
 
-use super::calls::{CallWriter, IdMaker, Tools, Trust};
+use super::calls::{self, CallWriter, IdMaker, Tools, Trust};
 use super::code::Code;
 use super::cursor::{Cursor, Found};
 use super::{End, Opening, Part, Syntax};
@@ -32,6 +32,8 @@ pub struct Splitter {
     /// The prompt has not settled whether there are thoughts.
     may_think: bool,
     ids: IdMaker,
+    /// The arguments of the call being read.
+    written: String,
     trial: Option<Trial>,
     /// What begins before this position has been tried.
     tried: usize,
@@ -104,6 +106,7 @@ impl Splitter {
             begun: false,
             may_think,
             ids,
+            written: String::new(),
             trial: None,
             tried: 0,
             opened: 0,
@@ -320,7 +323,8 @@ impl Splitter {
             Some(trial) => &mut trial.parts,
             None => &mut self.parts,
         };
-        let mut out = CallWriter { tools: &self.tools, trust, ids: &mut self.ids, parts };
+        let (ids, written) = (&mut self.ids, &mut self.written);
+        let mut out = CallWriter { tools: &self.tools, trust, ids, written, parts };
         match parser.step(&mut self.input, &mut out) {
             Ok(Step::On) => self.mode = Mode::Call(parser, trust),
             Ok(Step::Done) if self.trial.is_some() => self.mode = Mode::Verdict,
@@ -401,11 +405,17 @@ impl Splitter {
             self.mode = Mode::Verdict;
             return false;
         }
-        if is_end {
+        // Only a cut excuses a call without its end.
+        let is_cut = rest.is_empty() && self.input.end() == Some(End::Cut);
+        if is_end && (is_cut || calls::are_complete(&trial.parts)) {
             let trial = self.trial.take();
             self.parts.extend(trial.into_iter().flat_map(|trial| trial.parts));
             self.input.unpin();
             self.after_calls();
+            return true;
+        }
+        if is_end {
+            self.give_back();
             return true;
         }
         let openers = self.syntax.tools.openers();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cases::{CODER, HERMES, LLAMA};
 use crate::{Case, tool};
 
-fn weather() -> Vec<Value> {
+pub(crate) fn weather() -> Vec<Value> {
     let properties = json!({"city": {"type": "string"}, "days": {"type": "integer"}});
     vec![tool("get_weather", properties), tool("get_time", json!({}))]
 }
@@ -18,7 +18,7 @@ fn paris() -> (&'static str, Value) {
 const ARGUMENTS: &str = r#"{"city": "Paris", "days": 3}"#;
 
 /// Name of the format, what its templates show, and a call in it.
-fn formats() -> Vec<(&'static str, &'static str, String)> {
+pub(crate) fn formats() -> Vec<(&'static str, &'static str, String)> {
     let json = format!(r#"{{"name": "get_weather", "arguments": {ARGUMENTS}}}"#);
     let parameter =
         |open: &str, close: &str| format!("{open}city\">Paris{close}\n{open}days\">3{close}");

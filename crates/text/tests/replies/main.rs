@@ -3,6 +3,7 @@
 
 mod calls;
 mod cases;
+mod mutations;
 mod random;
 mod reasoning;
 

@@ -2,7 +2,7 @@
 //! maybe between tags.
 
 use super::scan::{Progress, Scan};
-use crate::reply::calls::CallWriter;
+use crate::reply::calls::{CallWriter, are_arguments};
 use crate::reply::cursor::Cursor;
 use crate::tools::{CallParser, Step, Stop};
 
@@ -252,8 +252,13 @@ impl JsonParser {
         if self.format.arguments == Arguments::Required && !self.call.has_arguments {
             return Err(Stop::NotACall);
         }
+        let arguments = self.call.arguments.take();
+        // Nothing has gone out yet: it may still be text.
+        if !self.call.begun && arguments.as_deref().is_some_and(|text| !are_arguments(text)) {
+            return Err(Stop::NotACall);
+        }
         self.begin(out)?;
-        match (self.call.arguments.take(), self.call.has_arguments) {
+        match (arguments, self.call.has_arguments) {
             (Some(arguments), _) => out.arguments(&arguments),
             (None, false) => out.arguments("{}"),
             (None, true) => {}

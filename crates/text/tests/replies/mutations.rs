@@ -129,3 +129,23 @@ fn what_is_no_object_is_no_complete_call() {
         }
     }
 }
+
+/// Places where a reader gives up must not depend on how the text arrives.
+#[test]
+fn slips_that_were_once_read_in_two_ways() {
+    let arguments = r#"{"city": "Paris", "days": 3}"#;
+    let good = format!("{{\"name\": \"get_weather\", \"arguments\": {arguments}}}");
+    let two_colons = good.replace("\"arguments\":", "\"arguments\"::");
+    let long_key = format!("{{\"{}\": 1, {}", "k".repeat(99), &good[1..]);
+    for (name, template, call) in formats().into_iter().filter(|(.., call)| call.contains(&good)) {
+        for bad in [&two_colons, &long_key] {
+            let text = call.replace(&good, bad);
+            let whole = Case::new(template, &weather()).any_cut(&text);
+            assert!(whole.calls.iter().all(|call| !call.3), "{name} {bad} {whole:?}");
+            // A second opener inside of what was given up.
+            let key = format!("k{call}{}", "k".repeat(99));
+            let nested = call.replace("\"name\"", &format!("\"{key}\""));
+            Case::new(template, &weather()).any_cut(&nested);
+        }
+    }
+}

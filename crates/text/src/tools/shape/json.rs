@@ -159,7 +159,7 @@ impl JsonParser {
         mut scan: Scan,
         mut key: String,
     ) -> Result<Step, Stop> {
-        match scan.read(input, &mut key) {
+        match scan.read_to(input, &mut key, MAX_KEY) {
             Progress::Whole => {
                 self.at = At::Value(serde_json::from_str(&key).unwrap_or_default());
                 Ok(Step::On)
@@ -179,17 +179,17 @@ impl JsonParser {
         key: String,
     ) -> Result<Step, Stop> {
         input.skip_blanks();
-        if input.rest().starts_with(':') {
-            input.skip(1);
-            input.skip_blanks();
-        }
-        let Some(next) = input.rest().chars().next() else {
+        // The colon stays until what follows is there, so that no second one is taken for it.
+        let colon = usize::from(input.rest().starts_with(':'));
+        let gap = &input.rest()[colon..];
+        let Some(next) = gap.trim_start().chars().next() else {
             if input.has_ended() {
                 return self.broken();
             }
             self.at = At::Value(key);
             return Err(Stop::Wait);
         };
+        input.skip(colon + gap.len() - gap.trim_start().len());
         if next == '{' && key == "function" && self.call.depth == 1 {
             input.skip(1);
             self.call.depth = 2;

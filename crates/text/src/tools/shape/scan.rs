@@ -37,6 +37,17 @@ impl Scan {
     /// control characters in strings, which are escaped. Where the model ended its answer in the
     /// middle, the value is completed if nothing but brackets is missing.
     pub(crate) fn read(&mut self, input: &mut Cursor, out: &mut String) -> Progress {
+        self.read_to(input, out, usize::MAX)
+    }
+
+    /// The same, but `out` grows no longer than one character beyond so many bytes: the place where a
+    /// reader gives up must not depend on how the text arrives.
+    pub(crate) fn read_to(
+        &mut self,
+        input: &mut Cursor,
+        out: &mut String,
+        most: usize,
+    ) -> Progress {
         let mut n_read = 0;
         let mut whole = false;
         for (at, character) in input.rest().char_indices() {
@@ -54,10 +65,16 @@ impl Scan {
                 whole = true;
                 break;
             }
+            if out.len() > most {
+                break;
+            }
         }
         input.skip(n_read);
         if whole {
             return Progress::Whole;
+        }
+        if out.len() > most {
+            return Progress::Partial;
         }
         match input.end() {
             None => Progress::Partial,

@@ -12,12 +12,14 @@
 mod latent;
 mod layer_inputs;
 mod recurrent;
+mod streams;
 
 use weights::Matrix;
 
 pub use latent::{LatentKeys, LatentOps, LatentRows};
 pub use layer_inputs::{LayerInputOps, RowsOf};
 pub use recurrent::{ConvWeights, DeltaRows, DeltaWeights, Mamba2Weights, RecurrentOps};
+pub use streams::{LEAST_MEAN_SQUARE, StreamOps};
 
 use crate::{
     Activation, Attention, Batch, BlockId, Experts, KvFormat, NormCenter, NormGain, NormOrder,
@@ -26,11 +28,14 @@ use crate::{
 
 /// A device that can run every model.
 pub trait Backend:
-    DenseOps + AttentionOps + LatentOps + RecurrentOps + MoeOps + LayerInputOps
+    DenseOps + AttentionOps + LatentOps + RecurrentOps + MoeOps + LayerInputOps + StreamOps
 {
 }
 
-impl<B: DenseOps + AttentionOps + LatentOps + RecurrentOps + MoeOps + LayerInputOps> Backend for B {}
+impl<B> Backend for B where
+    B: DenseOps + AttentionOps + LatentOps + RecurrentOps + MoeOps + LayerInputOps + StreamOps
+{
+}
 
 /// Memory of a device, and the way into and out of it.
 pub trait Memory: Send + Sync + 'static {
@@ -133,6 +138,10 @@ pub trait DenseOps: Memory {
     fn join(&self, left: &Self::Buf, right: &Self::Buf, out: &mut Self::Buf);
     /// `x *= sigmoid(gate)`, number by number.
     fn gate(&self, x: &mut Self::Buf, gate: &Self::Buf);
+    /// On the first `cols` columns of every row: `x = max(x - (mean(x) + deviations * std(x)), 0)`, the
+    /// standard deviation being that of these numbers themselves. Were they normal, as many would be
+    /// left as lie that far out.
+    fn keep_largest(&self, x: &mut Self::Buf, cols: usize, deviations: f32);
 }
 
 /// Attention and what it remembers.

@@ -18,6 +18,7 @@ mod recurrent;
 mod rounded;
 mod rows;
 mod simd;
+mod streams;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

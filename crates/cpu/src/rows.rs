@@ -6,6 +6,7 @@ use backend::{Activation, NormCenter};
 
 use crate::layer_inputs::with_row;
 use crate::linear;
+use crate::streams;
 use crate::{Buf, Cpu, Staged, Vector, Weight, row_f32};
 
 /// Numbers below which a region of the pool costs more than it saves.
@@ -97,6 +98,13 @@ impl DenseOps for Cpu {
         assert_eq!(shapes.0, shapes.1, "one gate per number");
         self.each_chunk(x.values_mut(), |first, x| {
             (self.kernels.ops.gate)(x, &gate.values()[first..first + x.len()]);
+        });
+    }
+
+    fn keep_largest(&self, x: &mut Buf, cols: usize, deviations: f32) {
+        let all = x.cols();
+        self.each_row(x.values_mut(), all, |_, row| {
+            streams::keep_largest(&mut row[..cols], deviations);
         });
     }
 }

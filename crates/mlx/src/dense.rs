@@ -70,6 +70,17 @@ impl DenseOps for Mlx {
     fn gate(&self, x: &mut Buf, gate: &Buf) {
         self.update(x, |x| x.multiply(&gate.get()?.sigmoid()?));
     }
+
+    fn keep_largest(&self, x: &mut Buf, cols: usize, deviations: f32) {
+        self.update(x, |x| {
+            let few = x.slice(1, 0..cols)?.astype(Dtype::F32)?;
+            let mean = |x: &Array| x.sum(1)?.times(1.0 / cols as f32);
+            let off = few.subtract(&mean(&few)?)?;
+            let least = mean(&off.square()?)?.sqrt()?.times(deviations)?;
+            let kept = activate(&off.subtract(&least)?, Activation::Relu)?.astype(self.dtype)?;
+            concatenate(&[&kept, &x.slice(1, cols..x.dim(1))?], 1)
+        });
+    }
 }
 
 /// `cap * tanh(x / cap)`.

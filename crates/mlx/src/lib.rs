@@ -19,6 +19,7 @@ mod pages;
 mod recurrent;
 mod repack;
 mod staged;
+mod streams;
 mod weight;
 
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ mod layer_inputs;
 mod passes;
 mod recurrent;
 mod rows;
+mod streams;
 
 use crate::Backend;
 use data::Rows;
@@ -39,6 +40,7 @@ pub fn check<B: Backend>(device: &B, tolerance: Tolerance) {
     attention::check(device, tolerance);
     recurrent::check(device, tolerance);
     layer_inputs::check(device, tolerance);
+    streams::check(device, tolerance);
 }
 
 /// Checks that a row gives the same bits alone, in a batch, and in chunks of any size.
@@ -47,6 +49,7 @@ pub fn check_invariance<B: Backend>(device: &B) {
     attention::check_invariance(device);
     recurrent::check_invariance(device);
     layer_inputs::check_invariance(device);
+    streams::check_invariance(device);
 }
 
 /// Checks that two devices, or two settings of one, give the same bits in every op.
@@ -55,6 +58,7 @@ pub fn check_equal<A: Backend, B: Backend>(a: &A, b: &B) {
     attention::check_equal(a, b);
     recurrent::check_equal(a, b);
     layer_inputs::check_equal(a, b);
+    streams::check_equal(a, b);
 }
 
 fn assert_close(what: &str, got: &Rows, want: &Rows, tolerance: f32) {

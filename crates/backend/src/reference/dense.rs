@@ -98,6 +98,17 @@ impl DenseOps for Reference {
             }
         }
     }
+
+    fn keep_largest(&self, x: &mut Buf, cols: usize, deviations: f32) {
+        for r in 0..x.rows {
+            let x = &mut x.row_mut(r)[..cols];
+            let mean = x.iter().map(|x| f64::from(*x)).sum::<f64>() / cols as f64;
+            let square = |x: &f32| (f64::from(*x) - mean).powi(2);
+            let deviation = (x.iter().map(square).sum::<f64>() / cols as f64).sqrt();
+            let least = mean + deviation * f64::from(deviations);
+            x.iter_mut().for_each(|x| *x = (f64::from(*x) - least).max(0.0) as f32);
+        }
+    }
 }
 
 fn product(

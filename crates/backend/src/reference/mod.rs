@@ -11,6 +11,7 @@ mod latent;
 mod layer_inputs;
 mod moe;
 mod recurrent;
+mod streams;
 
 pub use attention::Pages;
 pub use recurrent::States;

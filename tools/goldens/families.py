@@ -58,7 +58,7 @@ def neutral(model, name):
         return 0.0
     kind = type(model).__name__
     lacks_one = any(part in kind for part in ("Gemma", "Qwen3Next", "Qwen3_5", "NemotronForCausalLM"))
-    lacks_one = lacks_one and "Gemma4" not in kind
+    lacks_one = lacks_one and not any(part in kind for part in ("Gemma4", "Gemma3n"))
     return 0.0 if lacks_one and "linear_attn" not in name else 1.0
 
 
@@ -81,12 +81,16 @@ def randomise(model, seed):
         noise = torch.randn(p.shape, generator=gen)
         if is_gain(name):
             value = 0.35 * noise + neutral(model, name)
-            if "Gemma4" in type(model).__name__ and "q_norm" in name:
+            if any(part in type(model).__name__ for part in ("Gemma4", "Gemma3n")) and "q_norm" in name:
                 value *= 0.5  # Its scores have no other scale, and steep ones magnify what f16 rounds off.
         elif name.endswith(("A_log", "dt_bias", "conv1d.weight", ".D")):
             value = 0.8 * noise
         elif name.endswith("sinks"):
             value = 2.0 * noise
+        elif name.endswith("correct_output_scale"):
+            value = 0.35 * noise + 1.0
+        elif name.endswith("modality_router.weight"):
+            value = noise * p.shape[-1] ** 0.5  # What it reads is divided by as many as it has columns.
         elif name.endswith("bias"):
             value = 0.5 * noise
         elif "embed_tokens" in name:

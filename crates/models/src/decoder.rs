@@ -13,8 +13,9 @@ use crate::layer_inputs::LayerInputsWeights;
 use crate::loader::Loader;
 use crate::mixers::{self, LayerStore, Room, Stores};
 use crate::modules::scalar_name;
-use crate::recipe::{Branch, Head, LayerScalars};
+use crate::recipe::{Branch, Head, LayerScalars, Skip, Streams};
 use crate::step::StepWeights;
+use crate::streams::{AltUpWeights, StreamsWeights};
 use crate::{Error, ModelSpec};
 
 /// A loaded model: weights on the device, nothing that changes.
@@ -23,6 +24,7 @@ pub struct Decoder<B: Backend> {
     embed: B::Weight,
     positions: Option<B::Weight>,
     layer_inputs: Option<LayerInputsWeights<B>>,
+    streams: Option<StreamsWeights<B>>,
     /// The steps of all layers, one after the other.
     steps: Vec<StepWeights<B>>,
     /// How many of them there are up to the last one that looks at other positions.
@@ -44,8 +46,14 @@ pub struct Store<B: Backend> {
 
 /// What one pass scribbles on. Allocated once, for the largest batch.
 pub struct Scratch<B: Backend> {
-    /// The residual stream.
+    /// The residual stream, or of several the one that layers compute with.
     pub(crate) x: B::Buf,
+    /// All streams, if there are several.
+    pub(crate) streams: B::Buf,
+    /// Those that begin as something else than the embedding, or all of some rows.
+    pub(crate) other_streams: B::Buf,
+    /// What the router of streams says.
+    pub(crate) modalities: B::Buf,
     /// What a branch reads.
     pub(crate) h: B::Buf,
     /// What a branch says, or the sum of several.
@@ -112,10 +120,13 @@ pub(crate) struct ScratchSizes {
 impl ScratchSizes {
     /// What the layers of `spec` need.
     pub(crate) fn of(spec: &ModelSpec) -> ScratchSizes {
-        let mut sizes = ScratchSizes::default();
+        let mut sizes = ScratchSizes { router: spec.coefficient_cols(), ..ScratchSizes::default() };
         for step in spec.layers.iter().flat_map(|layer| &layer.steps) {
-            if step.branches.len() > 1 {
+            if step.branches.len() > 1 || spec.streams != Streams::One {
                 sizes.more = spec.hidden;
+            }
+            if let Skip::Laurel(laurel) = &step.skip {
+                laurel.measure(spec.hidden, &mut sizes);
             }
             for branch in &step.branches {
                 match branch {
@@ -133,6 +144,8 @@ impl ScratchSizes {
         let ScratchSizes { more, qkv, attended, heads, gate, decays, low, .. } = *self;
         let ScratchSizes { inner, router, shared, shared_gate, .. } = *self;
         3 * spec.hidden
+            + 2 * spec.stream_cols()
+            + spec.coefficient_cols().isqrt()
             + spec.layer_input_cols()
             + more
             + angles
@@ -174,16 +187,23 @@ impl<B: Backend> Decoder<B> {
         let table = spec.position_table().map(|table| loader.matrix(&table)).transpose()?;
         let positions = table.map(|table| b.weight(&[table]));
         let layer_inputs = LayerInputsWeights::load(&loader, b)?;
+        let streams = StreamsWeights::load(&loader, b)?;
         let (mut steps, mut n_mixing) = (Vec::new(), 0);
         for (i, layer) in spec.layers.iter().enumerate() {
-            for step in &layer.steps {
-                steps.push(StepWeights::load(&loader, b, step, &spec.layer_name(i))?);
+            let name = spec.layer_name(i);
+            let altup = AltUpWeights::load(&loader, b, &name)?;
+            for (n_before, step) in layer.steps.iter().enumerate() {
+                let mut loaded = StepWeights::load(&loader, b, step, (&name, altup.as_ref()))?;
+                if n_before == 0 {
+                    loaded.after_prediction(altup.clone());
+                }
+                steps.push(loaded);
                 if step.mixes() {
                     n_mixing = steps.len();
                 }
             }
             if spec.layer_scalars == LayerScalars::Stored {
-                let [scalar] = loader.numbers(&scalar_name(&spec.layer_name(i)), 1)?[..] else {
+                let [scalar] = loader.numbers(&scalar_name(&name), 1)?[..] else {
                     unreachable!("one number was asked for");
                 };
                 steps.last_mut().expect("a layer has steps").then_scale(scalar);
@@ -203,6 +223,7 @@ impl<B: Backend> Decoder<B> {
             embed,
             positions,
             layer_inputs,
+            streams,
             steps,
             n_mixing,
             final_norm,
@@ -252,6 +273,9 @@ impl<B: Backend> Decoder<B> {
         for (rope, angles) in self.spec.ropes.iter().zip(&mut s.angles) {
             b.angles(rope, batch, angles);
         }
+        if let Some(streams) = &self.streams {
+            streams.enter(b, s);
+        }
         let pass = Pass { spec: &self.spec, batch, rows: RowsOf::Pass };
         let (mixing, others) = self.steps.split_at(self.n_mixing);
         let mut stores = Stores::new(&mut store.mixers);
@@ -261,9 +285,16 @@ impl<B: Backend> Decoder<B> {
         // Nobody looks back at what comes now, so only rows that say something go on.
         b.gather(&s.x, batch, &mut s.h);
         std::mem::swap(&mut s.x, &mut s.h);
+        if self.streams.is_some() {
+            b.gather(&s.streams, batch, &mut s.other_streams);
+            std::mem::swap(&mut s.streams, &mut s.other_streams);
+        }
         let pass = Pass { rows: RowsOf::Wanted(batch), ..pass };
         for step in others {
             step.forward(b, pass, &mut stores, s);
+        }
+        if let Some(streams) = &self.streams {
+            streams.leave(b, s);
         }
         let (x, logits) = (self.final_norm.input(&s.x), Output::Into(&mut s.logits));
         match &self.head {
@@ -371,6 +402,9 @@ impl<B: Backend> Scratch<B> {
         let rows = |cols| buf(max_rows * cols);
         Scratch {
             x: rows(spec.hidden),
+            streams: rows(spec.stream_cols()),
+            other_streams: rows(spec.stream_cols()),
+            modalities: rows(spec.coefficient_cols().isqrt()),
             h: rows(spec.hidden),
             y: rows(spec.hidden),
             more: rows(sizes.more),

@@ -6,7 +6,7 @@
 use backend::{Latent, NormGain};
 
 use crate::recipe::{
-    Bias, Branch, Head, JoinedRows, Layer, LayerScalars, ModelSpec, Norm, Place, Positions,
+    Bias, Branch, Head, JoinedRows, Layer, LayerScalars, ModelSpec, Norm, Place, Positions, Skip,
 };
 use crate::{ffn, mixers};
 
@@ -202,6 +202,7 @@ impl ModelSpec {
         let mut list = vec![Module::Embedding(self.embedding())];
         list.extend(self.position_table().map(Module::Embedding));
         list.extend(self.layer_input_modules());
+        list.extend(self.stream_modules());
         for (i, layer) in self.layers.iter().enumerate() {
             list.extend(self.layer_modules(i, layer));
         }
@@ -217,6 +218,12 @@ impl ModelSpec {
         let norms = layer.norms();
         let norms = norms.flat_map(|norm| norm.modules(norm.name_in(&parent), self.hidden));
         let mut list: Vec<Module> = norms.collect();
+        list.extend(self.stream_layer_modules(&parent));
+        for step in &layer.steps {
+            if let Skip::Laurel(laurel) = &step.skip {
+                list.extend(laurel.modules(&parent, self.hidden));
+            }
+        }
         for branch in layer.branches() {
             list.extend(match branch {
                 Branch::Mixer(mixer) => mixers::modules(mixer, &parent, self.hidden),

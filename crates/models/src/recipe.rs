@@ -5,6 +5,7 @@
 
 mod draft;
 mod latent;
+mod streams;
 
 use backend::{
     Activation, Attention, Experts, GatedDelta, KvFormat, Mamba2, NormCenter, NormGain, NormOrder,
@@ -13,6 +14,7 @@ use backend::{
 
 pub use draft::{Draft, PairOrder, Place};
 pub use latent::{LatentMixer, LatentQuery};
+pub use streams::{AltUp, Laurel, Skip, Streams};
 
 /// Everything there is to know about a model before a single weight is read.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,8 @@ pub struct ModelSpec {
     pub positions: Positions,
     /// What tokens bring along for every layer besides, if anything.
     pub layer_inputs: Option<LayerInputs>,
+    /// What goes from layer to layer.
+    pub streams: Streams,
     /// The distinct rotations; layers name theirs by index.
     pub ropes: Vec<Rope>,
     /// The layers, first one first.
@@ -126,6 +130,8 @@ pub struct Step {
     pub branches: Vec<Branch>,
     /// What the sum is multiplied with, usually 1.
     pub scale: f32,
+    /// What it is added to, usually the residual stream.
+    pub skip: Skip,
 }
 
 /// One of the things a step is the sum of. Where it lies in a checkpoint is its own business.
@@ -346,10 +352,21 @@ pub struct GatedFfn {
     pub inner: usize,
     /// The non-linearity.
     pub activation: Activation,
+    /// Which numbers of the gate count.
+    pub kept: GateKept,
     /// How the checkpoint stores gate and up.
     pub gate_up: GateUp,
     /// Whether all three projections have biases.
     pub bias: Bias,
+}
+
+/// Which numbers of a gate count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GateKept {
+    /// All.
+    All,
+    /// Those that are so many standard deviations of a row above its mean, by what is above that.
+    Above(f32),
 }
 
 /// `down(act(up(x)))`.
@@ -520,7 +537,7 @@ impl Layer {
 impl Step {
     /// A step of one branch that is added as it is.
     pub fn new(norms: Norms, branch: impl Into<Branch>) -> Step {
-        Step { norms, branches: vec![branch.into()], scale: 1.0 }
+        Step { norms, branches: vec![branch.into()], scale: 1.0, skip: Skip::Stream }
     }
 
     /// Whether rows of other positions have a part in it.

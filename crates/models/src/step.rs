@@ -3,6 +3,8 @@
 //!
 //! What a branch computes is its own business, in `mixers/` and `ffn/`; here is how it is connected.
 
+use std::sync::Arc;
+
 use backend::Backend;
 use backend::ops::{Input, Output};
 
@@ -10,18 +12,29 @@ use crate::Error;
 use crate::decoder::{Pass, Scratch};
 use crate::dense::{LinearWeights, NormWeights};
 use crate::ffn::FfnWeights;
+use crate::laurel::LaurelWeights;
 use crate::loader::Loader;
 use crate::mixers::{MixerWeights, Stores};
-use crate::recipe::{Branch, Norm, Norms, Step};
+use crate::recipe::{Branch, Norm, Norms, Skip, Step};
+use crate::streams::AltUpWeights;
 
 /// A step on a device.
 pub(crate) struct StepWeights<B: Backend> {
+    /// What mixes the streams first, in front of a layer.
+    streams: Option<Arc<AltUpWeights<B>>>,
     before: Option<NormWeights<B>>,
     branches: Vec<BranchWeights<B>>,
     after: Option<NormWeights<B>>,
+    skip: SkipWeights<B>,
     scale: f32,
     /// What the residual stream is multiplied with at last.
     scalar: Option<f32>,
+}
+
+enum SkipWeights<B: Backend> {
+    Stream,
+    Laurel(LaurelWeights<B>),
+    OtherStreams(Arc<AltUpWeights<B>>),
 }
 
 enum BranchWeights<B: Backend> {
@@ -47,8 +60,13 @@ enum Exit {
 }
 
 impl<B: Backend> StepWeights<B> {
-    /// The step that `spec` describes, in the layer called `layer`.
-    pub(crate) fn load(loader: &Loader, b: &B, spec: &Step, layer: &str) -> Result<Self, Error> {
+    /// The step that `spec` describes, in the layer called `layer`, whose streams are `streams`.
+    pub(crate) fn load(
+        loader: &Loader,
+        b: &B,
+        spec: &Step,
+        (layer, streams): (&str, Option<&Arc<AltUpWeights<B>>>),
+    ) -> Result<Self, Error> {
         let (before, after) = match &spec.norms {
             Norms::Pre(norm) => (Some(norm), None),
             Norms::Sandwich { before, after } => (Some(before), Some(after)),
@@ -65,10 +83,21 @@ impl<B: Backend> StepWeights<B> {
                 Branch::Ffn(ffn) => BranchWeights::Ffn(FfnWeights::load(loader, b, ffn, layer)?),
             })
         };
+        let skip = match &spec.skip {
+            Skip::Stream => SkipWeights::Stream,
+            Skip::Laurel(laurel) => {
+                SkipWeights::Laurel(LaurelWeights::load(loader, b, laurel, layer)?)
+            }
+            Skip::OtherStreams => {
+                SkipWeights::OtherStreams(streams.expect("a model with several").clone())
+            }
+        };
         Ok(StepWeights {
+            streams: None,
             before: before.map(load).transpose()?,
             branches: spec.branches.iter().map(branch).collect::<Result<_, Error>>()?,
             after: after.map(load).transpose()?,
+            skip,
             scale: spec.scale,
             scalar: None,
         })
@@ -79,6 +108,11 @@ impl<B: Backend> StepWeights<B> {
         self.scalar = Some(scalar);
     }
 
+    /// Mixes the streams before all else.
+    pub(crate) fn after_prediction(&mut self, streams: Option<Arc<AltUpWeights<B>>>) {
+        self.streams = streams;
+    }
+
     /// Adds to `s.x` what the branches say about it.
     pub(crate) fn forward(
         &self,
@@ -87,6 +121,12 @@ impl<B: Backend> StepWeights<B> {
         stores: &mut Stores<'_, B>,
         s: &mut Scratch<B>,
     ) {
+        if let Some(streams) = &self.streams {
+            streams.predict(b, s);
+        }
+        if let SkipWeights::OtherStreams(streams) = &self.skip {
+            streams.correct(b, s);
+        }
         for (i, branch) in self.branches.iter().enumerate() {
             let wiring = Wiring { before: self.before.as_ref(), exit: self.exit(i) };
             match branch {
@@ -104,19 +144,29 @@ impl<B: Backend> StepWeights<B> {
         }
     }
 
-    /// Adds the sum of the branches, `s.y`, to `s.x`.
+    /// Adds the sum of the branches, `s.y`, to where it belongs.
     fn leave(&self, b: &B, s: &mut Scratch<B>) {
-        match &self.after {
-            None => b.add(&mut s.x, &s.y, self.scale),
+        if let SkipWeights::Laurel(laurel) = &self.skip {
+            return laurel.leave(b, self.before.as_ref(), self.after.as_ref(), s);
+        }
+        let said = match &self.after {
+            None => &s.y,
             Some(after) => {
                 after.apply(b, &s.y, &mut s.h);
-                b.add(&mut s.x, &s.h, self.scale);
+                &s.h
             }
+        };
+        match &self.skip {
+            SkipWeights::OtherStreams(_) => b.add_to_other_streams(&mut s.streams, said),
+            SkipWeights::Stream | SkipWeights::Laurel(_) => b.add(&mut s.x, said, self.scale),
         }
     }
 
     fn exit(&self, branch: usize) -> Exit {
-        let is_alone = self.branches.len() == 1 && self.after.is_none() && self.scale == 1.0;
+        let is_alone = self.branches.len() == 1
+            && self.after.is_none()
+            && self.scale == 1.0
+            && matches!(self.skip, SkipWeights::Stream);
         match branch {
             0 if is_alone => Exit::Stream,
             0 => Exit::First,

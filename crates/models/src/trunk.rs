@@ -10,9 +10,9 @@ use backend::{
 
 use crate::config::{Config, wrong};
 use crate::recipe::{
-    AttentionMixer, Bias, Correction, Ffn, GateUp, GatedFfn, Head, HeadNorm, JoinedRows,
+    AttentionMixer, Bias, Correction, Ffn, GateKept, GateUp, GatedFfn, Head, HeadNorm, JoinedRows,
     KeysValues, Layer, LayerScalars, Mixer, MoeFfn, Norm, Norms, Orientation, OutGate, Place,
-    Positions, Qkv, Router, Shared, Step, ValueNorm,
+    Positions, Qkv, Router, Shared, Step, Streams, ValueNorm,
 };
 use crate::rope::RopeShape;
 use crate::{Error, ModelSpec};
@@ -113,6 +113,7 @@ impl Trunk {
             name: "mlp",
             inner,
             activation: self.activation,
+            kept: GateKept::All,
             gate_up: GateUp::Split,
             bias: Bias::Absent,
         }
@@ -195,6 +196,7 @@ impl Trunk {
             embed_scale: 1.0,
             positions: Positions::Absent,
             layer_inputs: None,
+            streams: Streams::One,
             ropes,
             layers,
             orientation: Orientation::ByOutput,

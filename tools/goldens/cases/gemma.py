@@ -1,4 +1,4 @@
-"""Cases of Gemma 4."""
+"""Cases of Gemma 3n and 4."""
 
 from .dense import MLX
 from .sizes import SIZES, VOCAB
@@ -9,7 +9,23 @@ ROPES = {"rope_parameters": {
 }}
 S, F = "sliding_attention", "full_attention"
 
+THREE_N_ROPES = {"rope_parameters": {
+    "full_attention": {"rope_type": "default", "rope_theta": 1000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+}}
+
 CASES = {
+    # Some tokens bring nothing of their own along; two layers share keys and values, two keep few activations.
+    "gemma3n": (
+        "gemma3n_text",
+        {**SIZES, **THREE_N_ROPES, "num_hidden_layers": 4, "layer_types": [S, F, S, F], "sliding_window": 24,
+         "intermediate_size": [24, 24, 40, 24], "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 8,
+         "vocab_size_per_layer_input": VOCAB - 4, "laurel_rank": 8, "final_logit_softcapping": 4.0,
+         "activation_sparsity_pattern": [0.8, 0.0, 0.6, 0.0]},
+        {},
+        {"sliding_window": 25, "final_logit_softcapping": 5.0, "hidden_activation": "silu", "altup_correct_scale": False,
+         "activation_sparsity_pattern": [0.0, 0.0, 0.6, 0.0], "altup_active_idx": 1},
+    ),
     # As the small ones are: the upper layers share keys and values, tokens bring inputs for every layer.
     "gemma4": (
         "gemma4_text",

@@ -2,7 +2,7 @@
 //! scaled; neighbouring columns rotate.
 
 use super::*;
-use crate::recipe::{Ffn, HeadNorm, Layer, Mixer, Norm, Norms, Step};
+use crate::recipe::{Ffn, HeadNorm, Layer, Mixer, Norm, Norms, Skip, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -45,7 +45,7 @@ pub(super) fn parallel_layer(
     let ffn = Ffn::Gated(trunk.gated(c.need_size("intermediate_size")?));
     let norms = Norms::Pre(trunk.layer_norm("input_layernorm", Bias::Absent));
     let branches = vec![Mixer::Attention(attention).into(), ffn.into()];
-    Ok(Layer { steps: vec![Step { norms, branches, scale: 1.0 }] })
+    Ok(Layer { steps: vec![Step { norms, branches, scale: 1.0, skip: Skip::Stream }] })
 }
 
 /// What every Command does after its last layer.

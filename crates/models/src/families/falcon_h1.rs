@@ -7,7 +7,7 @@ use backend::{MambaGate, MambaScales};
 
 use super::state_space::{BAMBA, mamba2, need_silu};
 use super::*;
-use crate::recipe::{Branch, Ffn, GatedFfn, Layer, Mamba2Mixer, Mixer, Norm, Norms, Step};
+use crate::recipe::{Branch, Ffn, GatedFfn, Layer, Mamba2Mixer, Mixer, Norm, Norms, Skip, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -28,6 +28,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         // The first one can be scaled in place.
         branches: vec![Mixer::Mamba2(mamba).into(), attention(c, &trunk)?],
         scale: attention_scale,
+        skip: Skip::Stream,
     };
     let ffn = GatedFfn { name: "feed_forward", ..trunk.gated(c.need_size("intermediate_size")?) };
     let think = Step {
@@ -35,6 +36,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         norms: Norms::Pre(Norm { scale: gate_scale, ..trunk.norm("pre_ff_layernorm") }),
         branches: vec![Ffn::Gated(ffn).into()],
         scale: down_scale / gate_scale,
+        skip: Skip::Stream,
     };
     refuse_biases(c)?;
     let layers = vec![Layer { steps: vec![mix, think] }; trunk.n_layers];

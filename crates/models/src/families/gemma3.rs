@@ -40,7 +40,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
 }
 
 /// Scaling, where the config has any, is for the full layers alone.
-fn full_rope(c: &Config) -> Result<RopeParams, Error> {
+pub(super) fn full_rope(c: &Config) -> Result<RopeParams, Error> {
     let mut params = RopeParams::nested(c, "full_attention")?;
     params.overlay(c, "rope_scaling")?;
     params.or("rope_theta", c.get("rope_theta"));
@@ -48,7 +48,7 @@ fn full_rope(c: &Config) -> Result<RopeParams, Error> {
     Ok(params)
 }
 
-fn sliding_rope(c: &Config) -> Result<RopeParams, Error> {
+pub(super) fn sliding_rope(c: &Config) -> Result<RopeParams, Error> {
     let mut params = RopeParams::nested(c, "sliding_attention")?;
     params.or("rope_theta", c.get("rope_local_base_freq"));
     params.or("rope_theta", Some(&json!(10_000.0)));

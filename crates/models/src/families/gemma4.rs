@@ -72,7 +72,7 @@ fn with_usual_values<'a>(c: &Config<'a>) -> Result<Config<'a>, Error> {
     })))
 }
 
-fn norms(trunk: &Trunk, before: &'static str, after: &'static str) -> Norms {
+pub(super) fn norms(trunk: &Trunk, before: &'static str, after: &'static str) -> Norms {
     Norms::Sandwich { before: trunk.norm(before), after: trunk.norm(after) }
 }
 
@@ -89,7 +89,7 @@ fn views(c: &Config, trunk: &Trunk) -> Result<Vec<View>, Error> {
 
 /// Whose keys and values each layer reads, if not its own: the last layers share those of the last
 /// layer before them that sees as much.
-fn sources(c: &Config, views: &[View]) -> Result<Vec<Option<usize>>, Error> {
+pub(super) fn sources(c: &Config, views: &[View]) -> Result<Vec<Option<usize>>, Error> {
     let (key, n) = ("num_kv_shared_layers", views.len());
     let shared = c.count(key)?.unwrap_or(0);
     let Some(first) = n.checked_sub(shared).filter(|first| *first > 0) else {
@@ -212,7 +212,7 @@ fn rope(c: &Config, view: View) -> Result<RopeParams, Error> {
 }
 
 /// What tokens bring along for every layer; a width of 0 is none.
-fn layer_inputs(c: &Config, trunk: &Trunk) -> Result<Option<LayerInputs>, Error> {
+pub(super) fn layer_inputs(c: &Config, trunk: &Trunk) -> Result<Option<LayerInputs>, Error> {
     match c.count("hidden_size_per_layer_input")? {
         None | Some(0) => Ok(None),
         Some(width) => {

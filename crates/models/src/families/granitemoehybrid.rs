@@ -5,7 +5,9 @@ use backend::MambaGate;
 
 use super::state_space::{BAMBA, kinds, mamba2, need_silu};
 use super::*;
-use crate::recipe::{Branch, Ffn, GateUp, GatedFfn, Layer, Mixer, MoeFfn, Norms, Router, Step};
+use crate::recipe::{
+    Branch, Ffn, GateUp, GatedFfn, Layer, Mixer, MoeFfn, Norms, Router, Skip, Step,
+};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -31,7 +33,12 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let mamba = Mixer::Mamba2(mamba);
     let ffns = feed_forward(c, &trunk)?;
     let scale = c.factor("residual_multiplier")?;
-    let step = |norm, branches| Step { norms: Norms::Pre(trunk.norm(norm)), branches, scale };
+    let step = |norm, branches| Step {
+        norms: Norms::Pre(trunk.norm(norm)),
+        branches,
+        scale,
+        skip: Skip::Stream,
+    };
     let layer = |is_mamba| {
         let mixer = if is_mamba { mamba.clone() } else { attention.clone() };
         Layer {

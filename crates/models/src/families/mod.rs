@@ -62,6 +62,7 @@ families! {
     gemma: "gemma";
     gemma2: "gemma2";
     gemma3: "gemma3", "gemma3_text";
+    gemma3n: "gemma3n", "gemma3n_text";
     gemma4: "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text";
     glm: "glm";
     glm4: "glm4";

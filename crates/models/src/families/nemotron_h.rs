@@ -11,7 +11,8 @@ use super::glm4_moe::groups;
 use super::state_space::{Keys, kinds, mamba2};
 use super::*;
 use crate::recipe::{
-    Branch, Correction, ExpertLatent, Ffn, Layer, Mixer, MoeFfn, Norms, PlainFfn, Router, Step,
+    Branch, Correction, ExpertLatent, Ffn, Layer, Mixer, MoeFfn, Norms, PlainFfn, Router, Skip,
+    Step,
 };
 
 const KEYS: Keys = Keys {
@@ -45,7 +46,7 @@ pub(super) fn recipe(c: &Config, _context: Option<usize>) -> Result<ModelSpec, E
         .into_iter()
         .map(|kind| {
             let (norms, branches) = (Norms::Pre(trunk.norm("norm")), branches(c, &trunk, kind)?);
-            Ok(Layer { steps: vec![Step { norms, branches, scale: 1.0 }] })
+            Ok(Layer { steps: vec![Step { norms, branches, scale: 1.0, skip: Skip::Stream }] })
         })
         .collect::<Result<Vec<_>, Error>>()?;
     let mut spec = trunk.spec("nemotron_h", Vec::new(), layers);

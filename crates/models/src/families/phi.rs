@@ -2,7 +2,7 @@
 //! side, biases everywhere, part of every head rotates.
 
 use super::*;
-use crate::recipe::{Ffn, Layer, Mixer, Norms, PlainFfn, Step};
+use crate::recipe::{Ffn, Layer, Mixer, Norms, PlainFfn, Skip, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -28,7 +28,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     };
     let norms = Norms::Pre(trunk.layer_norm("input_layernorm", bias));
     let branches = vec![Mixer::Attention(attention).into(), Ffn::Plain(ffn).into()];
-    let layer = Layer { steps: vec![Step { norms, branches, scale: 1.0 }] };
+    let layer = Layer { steps: vec![Step { norms, branches, scale: 1.0, skip: Skip::Stream }] };
     let final_norm = trunk.layer_norm("final_layernorm", bias);
     let layers = vec![layer; trunk.n_layers];
     let spec = trunk.spec("phi", vec![rope], layers);

@@ -2,7 +2,7 @@
 //! models; a quarter of every head rotates.
 
 use super::*;
-use crate::recipe::{Ffn, Layer, Mixer, Norms, Step};
+use crate::recipe::{Ffn, Layer, Mixer, Norms, Skip, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -19,7 +19,12 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let norms = |name| Norms::Pre(trunk.layer_norm(name, Bias::Stored));
     let before = norms("input_layernorm");
     let steps = if c.is_on("use_parallel_residual")? {
-        vec![Step { norms: before, branches: vec![attention.into(), ffn.into()], scale: 1.0 }]
+        vec![Step {
+            norms: before,
+            branches: vec![attention.into(), ffn.into()],
+            scale: 1.0,
+            skip: Skip::Stream,
+        }]
     } else {
         vec![Step::new(before, attention), Step::new(norms("post_attention_layernorm"), ffn)]
     };

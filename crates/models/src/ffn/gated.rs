@@ -8,7 +8,7 @@ use crate::decoder::{Scratch, ScratchSizes};
 use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
-use crate::recipe::{GateUp, GatedFfn};
+use crate::recipe::{GateKept, GateUp, GatedFfn};
 use crate::step::Wiring;
 
 impl GatedFfn {
@@ -45,12 +45,17 @@ impl GatedFfn {
 
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
         sizes.inner = sizes.inner.max(self.inner);
+        if self.kept != GateKept::All {
+            sizes.qkv = sizes.qkv.max(2 * self.inner);
+        }
     }
 }
 
 /// A gated feed-forward layer on a device.
 pub(crate) struct GatedWeights<B: Backend> {
     activation: Activation,
+    kept: GateKept,
+    inner: usize,
     gate_up: LinearWeights<B>,
     down: LinearWeights<B>,
 }
@@ -60,19 +65,29 @@ impl<B: Backend> GatedWeights<B> {
         let hidden = loader.spec().hidden;
         Ok(GatedWeights {
             activation: ffn.activation,
+            kept: ffn.kept,
+            inner: ffn.inner,
             gate_up: LinearWeights::load(loader, b, &ffn.inputs(layer, hidden))?,
             down: LinearWeights::load(loader, b, &[ffn.output(layer, hidden)])?,
         })
     }
 
     pub(super) fn forward(&self, b: &B, wiring: &Wiring<'_, B>, s: &mut Scratch<B>) {
-        self.enter(b, wiring.input(&s.x), &mut s.inner);
+        self.enter(b, wiring.input(&s.x), &mut s.qkv, &mut s.inner);
         wiring.finish(b, (&self.down, &s.inner), &mut s.x, &mut s.y);
     }
 
-    /// Gate, up and activation; [`GatedWeights::last`] makes the branch's answer of `inner`.
-    pub(super) fn enter(&self, b: &B, x: Input<'_, B>, inner: &mut B::Buf) {
-        self.gate_up.apply(b, x, Output::Gated(self.activation, inner));
+    /// Gate, up and activation; [`GatedWeights::last`] makes the branch's answer of `inner`. May
+    /// overwrite `both`.
+    pub(super) fn enter(&self, b: &B, x: Input<'_, B>, both: &mut B::Buf, inner: &mut B::Buf) {
+        match self.kept {
+            GateKept::All => self.gate_up.apply(b, x, Output::Gated(self.activation, inner)),
+            GateKept::Above(deviations) => {
+                self.gate_up.apply(b, x, Output::Into(both));
+                b.keep_largest(both, self.inner, deviations);
+                b.glu(both, self.activation, inner);
+            }
+        }
     }
 
     /// The projection back.

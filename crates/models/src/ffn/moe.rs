@@ -212,7 +212,7 @@ impl<B: Backend> MoeWeights<B> {
             }
         }
         if let Some(shared) = &self.shared {
-            shared.ffn.enter(b, Input::Rows(x), &mut s.inner);
+            shared.ffn.enter(b, Input::Rows(x), &mut s.qkv, &mut s.inner);
             let inner = Input::Rows(&s.inner);
             match &shared.gate {
                 None => shared.ffn.last().apply(b, inner, Output::Onto(said)),

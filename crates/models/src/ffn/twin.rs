@@ -68,7 +68,7 @@ impl<B: Backend> TwinWeights<B> {
 
     pub(super) fn forward(&self, b: &B, wiring: &Wiring<'_, B>, s: &mut Scratch<B>) {
         let said = wiring.said(&mut s.y, &mut s.more);
-        self.dense.enter(b, wiring.input(&s.x), &mut s.inner);
+        self.dense.enter(b, wiring.input(&s.x), &mut s.qkv, &mut s.inner);
         self.dense.last().apply(b, Input::Rows(&s.inner), Output::Into(&mut s.shared));
         self.dense_after.apply(b, &s.shared, said);
         self.experts.choose(b, self.router_norm.input(&s.x), &mut s.router);

@@ -3,7 +3,7 @@
 //!
 //! A model is whole without them, and most files lack them; who guesses when is nobody's business here.
 
-use super::{Layer, ModelSpec, Norm, Positions};
+use super::{Layer, ModelSpec, Norm, Positions, Streams};
 
 /// A layer that guesses, between what joins its two inputs and the model's own output matrix.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +68,7 @@ impl Draft {
         ModelSpec {
             positions: Positions::Absent,
             layer_inputs: None,
+            streams: Streams::One,
             layers: vec![self.layer.clone()],
             final_norm: self.final_norm.clone(),
             place: Place::Draft { layer: self.layer_name.clone(), parent: self.parent.clone() },

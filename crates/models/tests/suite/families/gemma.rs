@@ -1,4 +1,4 @@
-//! Gemma 4.
+//! Gemma 3n and 4.
 
 use hearth_models::recipe;
 use serde_json::json;
@@ -57,4 +57,26 @@ fn a_gemma4_that_makes_no_sense_names_the_key() {
     check("use_bidirectional_attention", json!("all"));
     check("per_layer_config", json!({"1": {"head_dim": 0}}));
     check("vocab_size_per_layer_input", json!("many"));
+}
+
+#[test]
+fn gemma3n_with_several_streams_and_few_activations() {
+    check("gemma3n");
+}
+
+#[test]
+fn a_gemma3n_that_makes_no_sense_names_the_key() {
+    let config = read_json(&fixtures().join("gemma3n/config.json"));
+    let check = |key: &str, value: serde_json::Value| {
+        let mut config = config.clone();
+        config.as_object_mut().expect("an object").insert(key.into(), value);
+        let error = recipe(&config).expect_err(key).to_string();
+        assert!(error.contains(key), "{error}");
+    };
+    check("altup_active_idx", json!(4));
+    check("activation_sparsity_pattern", json!([0.5, 0.5, 0.5, 1.0]));
+    check("activation_sparsity_pattern", json!([0.5]));
+    check("intermediate_size", json!([24, 24]));
+    check("hidden_size_per_layer_input", json!(0));
+    check("num_kv_shared_layers", json!(4));
 }

@@ -1,6 +1,8 @@
 //! Text that arrives in pieces, read from the front. It finds tags however they are cut, looks at
 //! each byte a bounded number of times, and can go back to a mark. It knows no tag itself.
 
+use std::cell::Cell;
+
 use super::End;
 
 /// Where tags of a set are.
@@ -33,11 +35,22 @@ pub(crate) struct Cursor {
     pinned: bool,
     /// Bytes that were there before `text`.
     before: usize,
-    /// No tag of the set looked for last begins before this place in `text`.
-    scanned: usize,
-    /// Which set that was.
-    set: (usize, usize),
+    /// Where it is known that no tag begins, for each set that was looked for. It holds after going
+    /// back, too: many openers in a text without an end look for one only once.
+    free: Vec<Free>,
+    /// A stretch of white space: what was seen of it is not looked at again when more comes.
+    blank: Cell<(usize, usize)>,
     end: Option<End>,
+    looked: Cell<u64>,
+}
+
+/// A stretch of the text, in its places, where no tag of a set begins.
+#[derive(Debug)]
+struct Free {
+    /// Address and length of the set.
+    set: (usize, usize),
+    from: usize,
+    to: usize,
 }
 
 impl Cursor {
@@ -46,7 +59,12 @@ impl Cursor {
             self.text.drain(..self.mark);
             self.before += self.mark;
             self.at -= self.mark;
-            self.scanned = self.scanned.saturating_sub(self.mark);
+            for free in &mut self.free {
+                free.from = free.from.saturating_sub(self.mark);
+                free.to = free.to.saturating_sub(self.mark);
+            }
+            let (from, to) = self.blank.get();
+            self.blank.set((from.saturating_sub(self.mark), to.saturating_sub(self.mark)));
             self.mark = 0;
         }
         self.text.push_str(more);
@@ -85,6 +103,16 @@ impl Cursor {
         self.before + self.at
     }
 
+    /// So much was looked at so far, in bytes.
+    pub(crate) fn looked(&self) -> u64 {
+        self.looked.get()
+    }
+
+    /// So many bytes were looked at.
+    pub(crate) fn look(&self, n: usize) {
+        self.looked.set(self.looked.get() + n as u64);
+    }
+
     /// Reads so many bytes.
     pub(crate) fn skip(&mut self, n: usize) {
         self.at += n;
@@ -117,13 +145,12 @@ impl Cursor {
     /// Goes back to the mark.
     pub(crate) fn rewind(&mut self) {
         self.at = self.mark;
-        self.scanned = self.scanned.min(self.mark);
-        self.set = (0, 0);
     }
 
     /// Whether the rest begins with this after so many bytes.
     fn starts_at(&self, skip: usize, tag: &str) -> Look {
         let rest = &self.rest().as_bytes()[skip..];
+        self.look(tag.len());
         if rest.starts_with(tag.as_bytes()) {
             Look::Yes
         } else if self.end.is_none() && tag.as_bytes().starts_with(rest) {
@@ -157,7 +184,21 @@ impl Cursor {
 
     /// How many bytes of white space come next.
     pub(crate) fn blanks(&self) -> usize {
-        self.rest().len() - self.rest().trim_start().len()
+        self.blanks_after(0)
+    }
+
+    /// The same after so many bytes.
+    pub(crate) fn blanks_after(&self, skip: usize) -> usize {
+        let start = self.at + skip;
+        let (from, to) = self.blank.get();
+        let (from, to) = if (from..=to).contains(&start) { (from, to) } else { (start, start) };
+        let more = self.text[to..].len() - self.text[to..].trim_start().len();
+        self.look(more + 1);
+        // A place without any does not make the stretch behind it forgotten.
+        if to + more > start {
+            self.blank.set((from, to + more));
+        }
+        to + more - start
     }
 
     /// Reads white space.
@@ -169,15 +210,28 @@ impl Cursor {
     /// as the text may grow, a place counts as free only if none can begin there any more.
     pub(crate) fn find(&mut self, tags: &[&str]) -> Found {
         let set = (tags.as_ptr() as usize, tags.len());
-        if set != self.set {
-            (self.set, self.scanned) = (set, self.at);
+        let known = self.free.iter().position(|free| free.set == set).unwrap_or_else(|| {
+            self.free.push(Free { set, from: self.at, to: self.at });
+            self.free.len() - 1
+        });
+        if !(self.free[known].from..=self.free[known].to).contains(&self.at) {
+            self.free[known] = Free { set, from: self.at, to: self.at };
         }
+        let start = self.free[known].to;
+        let (found, place) = self.find_from(start, tags);
+        self.free[known].to = place;
+        self.look(place - start + tags.len());
+        found
+    }
+
+    /// The same from a place in the text on; and the place up to which none begins.
+    fn find_from(&self, start: usize, tags: &[&str]) -> (Found, usize) {
         let bytes = self.text.as_bytes();
         let mut heads = [false; 256];
         for tag in tags {
             heads[tag.as_bytes().first().copied().map_or(0, usize::from)] = true;
         }
-        for place in self.scanned.max(self.at)..bytes.len() {
+        for place in start..bytes.len() {
             if !heads[usize::from(bytes[place])] {
                 continue;
             }
@@ -194,16 +248,15 @@ impl Cursor {
                 }
             }
             if open || found.is_some() {
-                self.scanned = place;
                 let at = place - self.at;
-                return match found.filter(|_| !open) {
+                let found = match found.filter(|_| !open) {
                     Some(which) => Found::Tag { at, which },
                     None => Found::None { safe: at },
                 };
+                return (found, place);
             }
         }
-        self.scanned = bytes.len();
-        Found::None { safe: bytes.len() - self.at }
+        (Found::None { safe: bytes.len() - self.at }, bytes.len())
     }
 }
 

@@ -131,6 +131,12 @@ impl Splitter {
         std::mem::take(&mut self.parts)
     }
 
+    /// How much of the text was looked at so far, in bytes, again and again counted: a measure of the
+    /// work that an answer made, and the same for the same pieces.
+    pub fn bytes_looked_at(&self) -> u64 {
+        self.input.looked()
+    }
+
     /// The model is thinking.
     pub fn is_thinking(&self) -> bool {
         let on_trial = self.trial.as_ref().map(|trial| trial.rule);
@@ -219,6 +225,7 @@ impl Splitter {
     fn opener(&mut self, at: usize, first: bool, number: usize) {
         let opener = self.syntax.tools.openers()[number];
         let before = &self.input.rest()[..at];
+        self.input.look(at);
         let mut code = self.code;
         code.push(before);
         let tried = self.input.position() + at < self.tried;
@@ -356,6 +363,7 @@ impl Splitter {
             self.give_back();
             return true;
         }
+        self.input.look(text.len() - from);
         let longest = tags.closes.iter().map(|tag| tag.len()).max().unwrap_or(1);
         self.open_until = self.open_until.max(mark + text.len().saturating_sub(longest - 1));
         false

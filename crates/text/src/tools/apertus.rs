@@ -67,7 +67,16 @@ impl CallParser for Parser {
                 Some(End::Model) => (input.rest().len(), 0),
             },
         };
-        let calls = serde_json::from_str::<Vec<Map<String, Value>>>(input.rest()[..len].trim());
+        let body = &input.rest()[..len];
+        let calls = serde_json::from_str::<Vec<Map<String, Value>>>(body);
+        let n_read = match &calls {
+            Ok(_) => len,
+            Err(error) => {
+                let lines = body.split_inclusive('\n').take(error.line().saturating_sub(1));
+                lines.map(str::len).sum::<usize>() + error.column()
+            }
+        };
+        input.look(n_read);
         let calls: Vec<_> = calls.map_err(|_| Stop::NotACall)?.into_iter().flatten().collect();
         if calls.is_empty()
             || !calls.iter().all(|(name, value)| out.accepts(name) && value.is_object())

@@ -91,6 +91,7 @@ impl CallParser for Parser {
         }
         match input.find(&self.tags.inside) {
             Found::Tag { at, which } => {
+                input.look(at);
                 self.body.push_str(&input.take(at));
                 input.skip(self.tags.inside[which].len());
                 if which == 1 && !self.in_text {

@@ -76,8 +76,8 @@ struct Either {
 impl CallParser for Either {
     fn step(&mut self, input: &mut Cursor, out: &mut CallWriter<'_>) -> Result<Step, Stop> {
         if self.parser.is_none() {
-            let inside = &input.rest()[MARKER.len()..];
-            let Some(first) = inside.trim_start().chars().next() else {
+            let inside = MARKER.len() + input.blanks_after(MARKER.len());
+            let Some(first) = input.rest()[inside..].chars().next() else {
                 return Err(if input.has_ended() { Stop::NotACall } else { Stop::Wait });
             };
             self.parser = Some(match first {

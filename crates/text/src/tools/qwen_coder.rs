@@ -79,8 +79,8 @@ impl CallParser for Either {
     fn step(&mut self, input: &mut Cursor, out: &mut CallWriter<'_>) -> Result<Step, Stop> {
         if self.parser.is_none() {
             let tag = CALLS.opens[0].len();
-            let inside = &input.rest()[tag..];
-            let Some(first) = inside.trim_start().chars().next() else {
+            let inside = tag + input.blanks_after(tag);
+            let Some(first) = input.rest()[inside..].chars().next() else {
                 return Err(if input.has_ended() { Stop::NotACall } else { Stop::Wait });
             };
             self.parser = Some(match first {

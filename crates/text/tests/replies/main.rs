@@ -3,6 +3,7 @@
 
 mod calls;
 mod cases;
+mod linear;
 mod mutations;
 mod random;
 mod reasoning;

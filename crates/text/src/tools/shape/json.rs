@@ -181,15 +181,15 @@ impl JsonParser {
         input.skip_blanks();
         // The colon stays until what follows is there, so that no second one is taken for it.
         let colon = usize::from(input.rest().starts_with(':'));
-        let gap = &input.rest()[colon..];
-        let Some(next) = gap.trim_start().chars().next() else {
+        let gap = colon + input.blanks_after(colon);
+        let Some(next) = input.rest()[gap..].chars().next() else {
             if input.has_ended() {
                 return self.broken();
             }
             self.at = At::Value(key);
             return Err(Stop::Wait);
         };
-        input.skip(colon + gap.len() - gap.trim_start().len());
+        input.skip(gap);
         if next == '{' && key == "function" && self.call.depth == 1 {
             input.skip(1);
             self.call.depth = 2;

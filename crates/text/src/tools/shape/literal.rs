@@ -20,26 +20,11 @@ pub(crate) fn python(text: &str) -> Option<Value> {
     reader.rest.is_empty().then_some(value)
 }
 
-/// Calls in a row, in a list, or one to a line.
-pub(crate) fn calls(text: &str) -> Option<Vec<PythonCall>> {
+/// Calls in a row, in a list, or one to a line; and how many bytes were read to tell.
+pub(crate) fn calls(text: &str) -> (Option<Vec<PythonCall>>, usize) {
     let mut reader = Reader { rest: text };
-    reader.blanks();
-    let in_list = reader.eat('[');
-    let mut calls = Vec::new();
-    loop {
-        reader.blanks();
-        let ends = if in_list { reader.eat(']') } else { reader.rest.is_empty() };
-        if ends {
-            break;
-        }
-        calls.push(reader.call()?);
-        reader.blanks();
-        if reader.eat(',') || reader.eat(';') {
-            continue;
-        }
-    }
-    reader.blanks();
-    (reader.rest.is_empty() && !calls.is_empty()).then_some(calls)
+    let calls = reader.calls();
+    (calls, text.len() - reader.rest.len())
 }
 
 struct Reader<'a> {
@@ -47,6 +32,26 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn calls(&mut self) -> Option<Vec<PythonCall>> {
+        self.blanks();
+        let in_list = self.eat('[');
+        let mut calls = Vec::new();
+        loop {
+            self.blanks();
+            let ends = if in_list { self.eat(']') } else { self.rest.is_empty() };
+            if ends {
+                break;
+            }
+            calls.push(self.call()?);
+            self.blanks();
+            if self.eat(',') || self.eat(';') {
+                continue;
+            }
+        }
+        self.blanks();
+        (self.rest.is_empty() && !calls.is_empty()).then_some(calls)
+    }
+
     fn blanks(&mut self) {
         self.rest = self.rest.trim_start();
     }
@@ -247,12 +252,12 @@ mod tests {
 
     #[test]
     fn calls_have_names_and_arguments() {
-        let one = calls("[f(a=\"x, y)\", n=2), pack.g()]").unwrap();
+        let one = calls("[f(a=\"x, y)\", n=2), pack.g()]").0.unwrap();
         assert_eq!((one[0].name.as_str(), one[1].name.as_str()), ("f", "pack.g"));
         assert_eq!(json!(one[0].arguments), json!({"a": "x, y)", "n": 2}));
-        assert_eq!(calls("f(a=1)\ng(b=2)").unwrap().len(), 2);
+        assert_eq!(calls("f(a=1)\ng(b=2)").0.unwrap().len(), 2);
         for bad in ["", "[]", "f", "f(1)", "f(a=x)", "[f(a=1)", "see [f(a=1)]"] {
-            assert_eq!(calls(bad), None, "{bad}");
+            assert_eq!(calls(bad).0, None, "{bad}");
         }
     }
 }

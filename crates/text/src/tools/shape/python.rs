@@ -39,7 +39,9 @@ impl CallParser for PythonParser {
             }
             Found::None { .. } => (input.rest().len(), 0),
         };
-        let calls = literal::calls(&input.rest()[..len]).ok_or(Stop::NotACall)?;
+        let (calls, n_read) = literal::calls(&input.rest()[..len]);
+        input.look(n_read);
+        let calls = calls.ok_or(Stop::NotACall)?;
         let known = calls.iter().all(|call| out.accepts(&call.name));
         if !known {
             return Err(Stop::NotACall);

@@ -69,6 +69,7 @@ impl Scan {
                 break;
             }
         }
+        input.look(n_read + 1);
         input.skip(n_read);
         if whole {
             return Progress::Whole;

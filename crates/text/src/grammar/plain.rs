@@ -56,9 +56,9 @@ const FORMATS: [(&str, &str); 10] = [
 /// The pattern of a format that the library takes less strictly: it knows no leap years, and not how long
 /// an address may be.
 pub(super) fn stricter(format: &str) -> Option<String> {
-    let (_, pattern) = FORMATS
-        .iter()
-        .find(|(name, _)| *name == format && matches!(format, "date" | "time" | "date-time" | "email"))?;
+    let (_, pattern) = FORMATS.iter().find(|(name, _)| {
+        *name == format && matches!(format, "date" | "time" | "date-time" | "email")
+    })?;
     Some(format!("^(?:{pattern})$"))
 }
 

@@ -30,6 +30,9 @@ use plan::{Pairing, Plan, Slab, Task};
 
 /// Rows that meet a panel while it is unpacked: as many as have their activations in the L2 cache.
 const MAX_ROWS: usize = 128;
+/// Panels whose results are put down together at least, so that lines of the output that are neighbours
+/// are written one after the other.
+const PANELS: usize = 4;
 /// Rows of activations that are so few that fetching them takes a good part of multiplying them.
 const FEW_ROWS: usize = 4;
 /// Tasks per thread, so that a thread that is held up leaves its share to the others.
@@ -189,17 +192,22 @@ impl Work<'_> {
     /// are two operands, each is read some way before the other, for memory is read in order.
     fn run(&self, n_outputs: usize, bench: &mut Bench, mut out: BlockMut<'_>) {
         self.fetch_input();
-        let n_panels = (MAX_ROWS / self.rows.len()).max(1);
+        let n_panels = (MAX_ROWS / self.rows.len()).max(PANELS);
         for first in (0..n_outputs).step_by(n_panels * LANES) {
             let outputs = first..(first + n_panels * LANES).min(n_outputs);
             for start in self.rows.clone().step_by(MAX_ROWS) {
                 let rows = start..(start + MAX_ROWS).min(self.rows.end);
                 let n_rows = rows.len();
+                self.fetch_output(
+                    start - self.rows.start..rows.end - self.rows.start,
+                    &outputs,
+                    &mut out,
+                );
                 let results = self.results(&outputs, rows, bench);
-                for (panel, results) in panels(&outputs).zip(results.chunks_exact(n_rows)) {
-                    for (r, results) in results.iter().enumerate() {
-                        let row = start - self.rows.start + r;
-                        self.put(results, &mut out.row(row)[panel.clone()]);
+                for r in 0..n_rows {
+                    let row = out.row(start - self.rows.start + r);
+                    for (panel, results) in panels(&outputs).zip(results.chunks_exact(n_rows)) {
+                        self.put(&results[r], &mut row[panel]);
                     }
                 }
             }
@@ -256,11 +264,11 @@ impl Work<'_> {
     fn put(&self, sums: &[f32; LANES], out: &mut [f32]) {
         match self.finish {
             Finish::Add => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
-            // A copy of known length is one store rather than a call.
+            // Written so that a whole panel is one store, and the rest no call: that would do for both.
             Finish::Set | Finish::Activate(_) | Finish::Gate(_) | Finish::GatePairs(_) => {
                 match out.as_mut_array() {
                     Some(out) => *out = *sums,
-                    None => out.copy_from_slice(&sums[..out.len()]),
+                    None => out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *sum),
                 }
             }
         }
@@ -275,6 +283,19 @@ impl Work<'_> {
                 &self.activations.rounded[self.rows.start * stride..][..self.rows.len() * stride];
             let bytes = size_of_val(rounded);
             (0..bytes).step_by(CACHE_LINE).for_each(|at| simd::prefetch(rounded, at));
+        }
+    }
+
+    /// Asks for the lines that the results of many rows go to, while the products are computed. They lie
+    /// far apart, so that nothing else would, and each would be waited for.
+    fn fetch_output(&self, rows: Range<usize>, outputs: &Range<usize>, out: &mut BlockMut<'_>) {
+        if rows.len() > FEW_ROWS {
+            for row in rows {
+                let line = &mut out.row(row)[outputs.clone()];
+                (0..size_of_val(line))
+                    .step_by(CACHE_LINE)
+                    .for_each(|at| simd::prefetch_to_write(line, at));
+            }
         }
     }
 

@@ -28,16 +28,20 @@ pub(crate) struct Rounded {
 }
 
 impl Rounded {
+    /// Groups in which nothing is as large count as zeros.
+    pub(crate) const SMALLEST: f32 = 1e-36;
+    /// The code of a group's largest magnitude.
+    pub(crate) const LARGEST_CODE: f32 = 127.0;
+
     /// The scale of a group with largest magnitude `largest`, and what to multiply numbers with to
     /// get codes. Groups whose inverse would overflow count as zero; those with an infinity or a NaN
     /// get codes of zero and a scale that makes every product a NaN.
     #[inline(always)]
     pub(crate) fn scale_of(largest: f32) -> (f32, f32) {
-        const SMALLEST: f32 = 1e-36;
-        if largest < SMALLEST {
+        if largest < Rounded::SMALLEST {
             (0.0, 0.0)
         } else if largest < f32::INFINITY {
-            (largest / 127.0, 127.0 / largest)
+            (largest / Rounded::LARGEST_CODE, Rounded::LARGEST_CODE / largest)
         } else {
             (f32::NAN, 0.0)
         }

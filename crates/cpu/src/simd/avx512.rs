@@ -6,6 +6,7 @@
 #![allow(clippy::needless_range_loop, reason = "one index walks registers and slices together")]
 
 mod few_rows;
+pub(super) mod rounding;
 
 use std::arch::x86_64::*;
 
@@ -37,7 +38,7 @@ static KERNELS: Kernels = Kernels {
     // SAFETY: as above.
     narrow: |x, out| unsafe { avx2::narrow(x, out) },
     // SAFETY: as above.
-    round: |x, out| unsafe { round(x, out) },
+    round: |x, out| unsafe { rounding::round(x, out) },
     unpack_codes: |source, panel| with_format(source.matrix.packing, Unpack(source, panel)),
     // SAFETY: as above.
     unpack_floats: |source, panel| unsafe { avx2::unpack_floats(source, panel) },
@@ -52,35 +53,6 @@ static KERNELS: Kernels = Kernels {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma")]
 fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
     generic::axpy(a, x, y);
-}
-
-/// As [`generic::round`], whose way of rounding to a whole number is that of the conversion here.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn round(x: &[f32], out: &mut [Rounded]) {
-    let x = x.as_chunks::<GROUP>().0;
-    assert_eq!(x.len(), out.len());
-    let sign = _mm512_set1_epi32(i32::MAX);
-    for (x, out) in x.iter().zip(out) {
-        let halves = x.as_chunks::<LANES>().0;
-        let x = [load_f32(&halves[0]), load_f32(&halves[1])];
-        let size = |x| _mm512_and_si512(_mm512_castps_si512(x), sign);
-        // As integers, so that a NaN counts as larger than everything.
-        let largest = _mm512_reduce_max_epu32(_mm512_max_epu32(size(x[0]), size(x[1])));
-        let (scale, inverse) = Rounded::scale_of(f32::from_bits(largest));
-        let inverse = _mm512_set1_ps(inverse);
-        let mut sums = [0; 2];
-        for (half, sum) in sums.iter_mut().enumerate() {
-            let whole = _mm512_mul_ps(x[half], inverse);
-            let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(whole, whole);
-            let codes = _mm512_maskz_cvtps_epi32(number, whole);
-            *sum = _mm512_reduce_add_epi32(codes);
-            let codes = _mm512_cvtepi32_epi8(codes);
-            let out = &mut out.codes.as_chunks_mut::<LANES>().0[half];
-            // SAFETY: sixteen bytes are writable, and this store needs no alignment.
-            unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), codes) };
-        }
-        out.describe(scale, sums);
-    }
 }
 
 /// Unpacks with the format that a matrix has.
@@ -116,24 +88,42 @@ fn by_rows<const STEPS: usize>(
     stride: usize,
     acc: &mut [[f32; LANES]],
 ) {
-    let n_groups = panel.cols / GROUP;
-    let row = |r: usize| &x[r * stride..][..n_groups];
+    let x = Rows { x, stride, groups: panel.cols / GROUP };
     let (tiles, rest) = acc.as_chunks_mut::<TILE>();
     for (i, acc) in tiles.iter_mut().enumerate() {
-        tile::<TILE, STEPS>(panel, std::array::from_fn(|r| row(i * TILE + r)), acc);
+        tile::<TILE, STEPS>(panel, x.some(i * TILE), acc);
     }
     let first = tiles.len() * TILE;
     let (fours, rest) = rest.as_chunks_mut::<4>();
     for acc in fours.iter_mut() {
-        tile::<4, STEPS>(panel, std::array::from_fn(|r| row(first + r)), acc);
+        tile::<4, STEPS>(panel, x.some(first), acc);
     }
     let first = first + 4 * fours.len();
     let (pairs, single) = rest.as_chunks_mut::<2>();
     for acc in pairs.iter_mut() {
-        tile::<2, STEPS>(panel, [row(first), row(first + 1)], acc);
+        tile::<2, STEPS>(panel, x.some(first), acc);
     }
     for acc in single {
-        tile::<1, STEPS>(panel, [row(first + 2 * pairs.len())], std::array::from_mut(acc));
+        tile::<1, STEPS>(panel, x.some(first + 2 * pairs.len()), std::array::from_mut(acc));
+    }
+}
+
+/// Rows of activations, of which each one's groups meet a panel.
+struct Rows<'a> {
+    x: &'a [Rounded],
+    stride: usize,
+    groups: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// Some from `first` on. A loop, for a closure would be called row by row.
+    #[inline(always)]
+    fn some<const R: usize>(&self, first: usize) -> [&'a [Rounded]; R] {
+        let mut rows = [&[][..]; R];
+        for (r, row) in rows.iter_mut().enumerate() {
+            *row = &self.x[(first + r) * self.stride..][..self.groups];
+        }
+        rows
     }
 }
 

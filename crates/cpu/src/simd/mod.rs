@@ -132,6 +132,21 @@ pub(crate) fn prefetch<T>(data: &[T], at: usize) {
     let _ = (data, at);
 }
 
+/// Asks for the line that byte `at` of `data` is in, to be written soon, so that the L1 cache has it to
+/// itself. Nothing depends on it but time.
+#[inline(always)]
+pub(crate) fn prefetch_to_write<T>(data: &mut [T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction changes nothing, may be given any address, and does nothing on a machine
+    // that does not know it. The compiler would make a plain prefetch of the intrinsic.
+    unsafe {
+        let line = data.as_mut_ptr().wrapping_byte_add(at);
+        std::arch::asm!("prefetchw [{0}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (data, at);
+}
+
 impl Isa {
     /// All of them, of any machine, slower ones of an architecture first.
     const ALL: [Isa; 6] =

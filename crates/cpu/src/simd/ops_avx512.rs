@@ -3,9 +3,10 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+use super::avx512::rounding::{self, TOGETHER};
 use super::ops::{self, BlockScores, OpKernels, ops_table, runs};
 use super::ops_by_row::dot_some;
-use super::ops_whole::{self, Whole};
+use super::ops_whole::{self, Weights, Whole};
 use super::ops_wide::{KeySource, ValueSource, Wide, add_some, score_some};
 use super::stored::Wholes;
 use super::{Keys, Queries, Values};
@@ -110,6 +111,24 @@ impl Whole for __m512 {
     unsafe fn float(whole: __m512i) -> __m512 {
         // SAFETY: as above.
         unsafe { _mm512_cvtepi32_ps(whole) }
+    }
+
+    #[inline(always)]
+    unsafe fn round_weights<const N: usize>(
+        weights: &[BlockScores; N],
+        scales: &BlockScores,
+    ) -> [Weights; N] {
+        let mut out = [Weights::NONE; N];
+        let (some, rest) = weights.as_chunks::<TOGETHER>();
+        let (some_out, rest_out) = out.as_chunks_mut::<TOGETHER>();
+        for (weights, out) in some.iter().zip(some_out) {
+            // SAFETY: as above.
+            unsafe { rounding::round_weights(weights, scales, out) };
+        }
+        for (weights, out) in rest.iter().zip(rest_out) {
+            *out = ops_whole::round_weights(weights, scales);
+        }
+        out
     }
 }
 

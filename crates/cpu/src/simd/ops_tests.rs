@@ -61,7 +61,12 @@ fn attending() -> impl Strategy<Value = Attending> {
     shape.prop_flat_map(|(n, sixteens, seen)| {
         let cols = 16 * sixteens;
         let weight = prop_oneof![9 => 0.0f32..1.0, 1 => Just(0.0)];
-        let weights = prop::collection::vec(prop::array::uniform32(weight), n);
+        let weights = prop_oneof![
+            8 => prop::array::uniform32(weight),
+            1 => prop::array::uniform32(0.0f32..1e-31),
+            1 => Just([0.0; BLOCK]),
+        ];
+        let weights = prop::collection::vec(weights, n);
         let keys = block(cols, keys_head(KvFormat::Int8, cols));
         let values = block(cols, values_head(KvFormat::Int8, cols));
         (numbers(n * cols), keys, values, weights).prop_map(move |(q, keys, values, weights)| {
@@ -210,11 +215,14 @@ proptest! {
                     out.concat()
                 });
             }
-            check(|ops| {
-                let mut sums = q.clone();
-                (ops.add_values)(&weights, seen.clone(), values, &mut sums);
-                sums
-            });
+            // Also to nothing, where the least shows.
+            for start in [q.clone(), vec![0.0; q.len()]] {
+                check(|ops| {
+                    let mut sums = start.clone();
+                    (ops.add_values)(&weights, seen.clone(), values, &mut sums);
+                    sums
+                });
+            }
         }
     }
 

@@ -19,11 +19,11 @@ use super::stored::{Wholes, bf16_at};
 /// A key or value that is nowhere as large counts as zeros, and so does a query that is not as long.
 const SMALLEST: f32 = 1e-15;
 /// What codes of weights add up to at most, a little less than twice [`WHOLE_CODE`].
-const WEIGHTS: f32 = 65_000.0;
+pub(super) const WEIGHTS: f32 = 65_000.0;
 /// Weights that all together are less, relative to the largest one of a segment, count as zeros.
-const SMALLEST_WEIGHT: f32 = 1e-30;
+pub(super) const SMALLEST_WEIGHT: f32 = 1e-30;
 /// Adding it rounds to a whole number, ties to even, which is then in the low bits.
-const TO_WHOLE: f32 = 12_582_912.0;
+pub(super) const TO_WHOLE: f32 = 12_582_912.0;
 
 /// Some queries, one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +39,13 @@ pub(crate) struct Queries<'a> {
 /// What a query weighs the values of a block with.
 #[derive(Clone, Copy)]
 pub(super) struct Weights {
-    codes: [i16; BLOCK],
+    pub(super) codes: [i16; BLOCK],
     /// What a sum of products with values' codes is to be multiplied with.
-    scale: f32,
+    pub(super) scale: f32,
 }
 
 impl Weights {
-    const NONE: Weights = Weights { codes: [0; BLOCK], scale: 0.0 };
+    pub(super) const NONE: Weights = Weights { codes: [0; BLOCK], scale: 0.0 };
 }
 
 /// Root of the sum of squares, in the order that [`backend::KvFormat::Int16`] says.
@@ -112,7 +112,7 @@ pub(super) fn round_query(x: &[f32], codes: &mut [i16]) -> f32 {
 /// Makes codes of the weights of a block's keys: those of keys that are not seen are zero, whatever
 /// their values' scales may be.
 #[inline(always)]
-fn round_weights(weights: &BlockScores, scales: &BlockScores) -> Weights {
+pub(super) fn round_weights(weights: &BlockScores, scales: &BlockScores) -> Weights {
     let mut parts = [0.0f32; BLOCK];
     for ((part, weight), scale) in parts.iter_mut().zip(weights).zip(scales) {
         *part = if *weight == 0.0 { 0.0 } else { weight * scale };
@@ -187,6 +187,14 @@ pub(super) trait Whole: Wide {
     ) -> Self::Register;
     /// The nearest f32, ties to even.
     unsafe fn float(whole: Self::Register) -> Self;
+    /// [`round_weights`] of each query.
+    #[inline(always)]
+    unsafe fn round_weights<const N: usize>(
+        weights: &[BlockScores; N],
+        scales: &BlockScores,
+    ) -> [Weights; N] {
+        weights.each_ref().map(|weights| round_weights(weights, scales))
+    }
 }
 
 /// The pair of codes that begins at `from`, which need not be aligned.
@@ -265,12 +273,10 @@ pub(super) unsafe fn add_some<W: Whole, const N: usize, const V: usize>(
     sums: &mut [f32],
 ) {
     let cols = sums.len() / N;
-    assert!(weights.len() == N && cols.is_multiple_of(VALUE_PAD));
-    let scales = scales(values);
-    let mut codes = [Weights::NONE; N];
-    for (codes, weights) in codes.iter_mut().zip(weights) {
-        *codes = round_weights(weights, &scales);
-    }
+    let weights: &[BlockScores; N] = weights.try_into().expect("weights of `N` queries");
+    assert!(cols.is_multiple_of(VALUE_PAD));
+    // SAFETY: the instructions are there.
+    let codes = unsafe { W::round_weights(weights, &scales(values)) };
     let mut first = 0;
     while first + V * W::LANES <= cols {
         // SAFETY: the instructions are there.

@@ -106,6 +106,11 @@ fn go_on(
                        thinking off, or end with a user message";
         return Err(ApiError::refused("unsupported_prefill", "messages", message));
     }
+    if opening == Opening::Begun {
+        let message = "the last message begins the answer, but this model says first whom it speaks \
+                       to: end with a user message";
+        return Err(ApiError::refused("unsupported_prefill", "messages", message));
+    }
     prompt.pieces.push(text::Piece::Literal(begun.to_owned()));
     Ok(Opening::Answer)
 }

@@ -212,6 +212,23 @@ fn formats() -> Vec<Spelled> {
             &[],
             &format!("<function=get_weather>{ARGUMENTS}</function>"),
         ),
+        spelled(">>>all", &[], &format!("get_weather\n{ARGUMENTS}")),
+        spelled(
+            "followed by a json-formatted list of actions",
+            &[],
+            &format!(
+                "Action: ```json\n[\n    {{\n        \"tool_name\": \"get_weather\",\n        \
+                 \"parameters\": {ARGUMENTS}\n    }}\n]```"
+            ),
+        ),
+        spelled(
+            "<|open|>tools<|sep|>",
+            &["<|open|>", "<|close|>", "<|sep|>"],
+            "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|>\
+             <|open|>argument key=\"city\" type=\"string\"<|sep|>Paris<|close|>argument<|sep|>\
+             <|open|>argument key=\"days\" type=\"number\"<|sep|>3<|close|>argument<|sep|>\
+             <|close|>call<|sep|><|close|>tools<|sep|>",
+        ),
         spelled("functools[", &[], &format!("functools[{json}]")),
         spelled("[BEGIN OF FORMAT INSTRUCTION]", &[], &format!("[{json}]")),
         spelled(
@@ -236,7 +253,8 @@ fn tool(name: &str, parameters: Value) -> Value {
 /// Where the prompt of such a model ends.
 fn opening(template: &str) -> (Syntax, Opening) {
     let syntax = Syntax::of(template);
-    (syntax, syntax.opening("<|start|>assistant"))
+    let end = if template == ">>>all" { ">>>" } else { "<|start|>assistant" };
+    (syntax, syntax.opening(end))
 }
 
 fn forced(speaker: &Speaker, template: &str, tools: &[Value], number: Number) -> Run {
@@ -289,7 +307,8 @@ fn accepts(speaker: &Speaker, mut run: Run, text: &str) -> bool {
 /// Something that may be written, at random; `None` if it comes to no end.
 fn written(speaker: &Speaker, mut run: Run, seed: u64) -> Option<String> {
     // What ends texts: no random letters would ever spell it.
-    const ENDS: [&str; 13] = [
+    const ENDS: [&str; 14] = [
+        "<|close|>argument<|sep|>",
         "\n</parameter>\n",
         "</parameter>\n",
         "</｜DSML｜parameter>\n",

@@ -14,6 +14,7 @@ mod dialects;
 mod edge;
 mod forced;
 mod formats;
+mod hostile;
 mod limits;
 mod ollama;
 mod operation;

@@ -240,7 +240,7 @@ fn before_channels(
         }
         // The prompt has begun the answer's own message.
         Opening::Free if !matches!(asked.calls, Duty::Must(_)) => return Ok(Before::default()),
-        Opening::Free | Opening::Answer | Opening::Header(_) => {
+        Opening::Free | Opening::Answer | Opening::Header(_) | Opening::Begun => {
             let problem = format!(
                 "the prompt ends inside of a message of the model (`{}`), which cannot become a call",
                 channels.name

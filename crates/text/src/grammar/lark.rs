@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::bounds::{MAX_TEXT, check_expression, check_text};
 use super::{GrammarError, numbers};
 use crate::Tokenizer;
-use crate::tools::spelling::NUMBER;
+use crate::tools::spelling::{KIND, NUMBER};
 
 /// White space between two tokens of JSON: enough to lay it out for people, and bounded, since a
 /// model that is in a corner may write nothing else to the end of its context.
@@ -51,12 +51,17 @@ pub(super) fn control_token(text: &str, tokenizer: &Tokenizer) -> Option<String>
 
 /// The number that a model gives a call.
 const CALL_NUMBER: &str = "/0|[1-9][0-9]{0,2}/";
+/// The kinds of JSON that are no text.
+const KINDS: &str = "/number|boolean|null|object|array/";
 
-/// A text in which control tokens are those, [`NUMBER`] is a number, and all else is to the letter.
+/// A text in which control tokens are those, [`NUMBER`] is a number, [`KIND`] a kind of JSON, and all else
+/// is to the letter.
 pub(super) fn with_control_tokens(text: &str, tokenizer: &Tokenizer) -> String {
-    if let Some((before, after)) = text.split_once(NUMBER) {
-        let [before, after] = [before, after].map(|text| with_control_tokens(text, tokenizer));
-        return format!("{before} {CALL_NUMBER} {after}");
+    for (mark, pattern) in [(NUMBER, CALL_NUMBER), (KIND, KINDS)] {
+        if let Some((before, after)) = text.split_once(mark) {
+            let [before, after] = [before, after].map(|text| with_control_tokens(text, tokenizer));
+            return format!("{before} {pattern} {after}");
+        }
     }
     let special = |text: &str| {
         let tokens = tokenizer.added_tokens().iter().filter(|token| token.special);
@@ -88,9 +93,9 @@ pub(super) fn before_control_token<'a>(text: &'a str, tokenizer: &Tokenizer) -> 
 
 /// A rule of this name for a text up to this tag, and the terminals it needs.
 pub(super) fn up_to(rule: &str, tag: &str, tokenizer: &Tokenizer) -> String {
-    match control_token(tag, tokenizer) {
-        Some(token) => format!("{rule}: TEXT {token}\nTEXT: /(?s:.*)/\n"),
-        None => format!("{rule}[lazy]: /(?s:.*){}/\n", pattern(tag)),
+    match before_control_token(tag, tokenizer) {
+        ("", token) => format!("{rule}: TEXT {token}\nTEXT: /(?s:.*)/\n"),
+        _ => format!("{rule}[lazy]: /(?s:.*){}/\n", pattern(tag)),
     }
 }
 

@@ -8,6 +8,7 @@ mod gemma;
 mod harmony;
 mod hunyuan;
 mod hunyuan_v3;
+mod kimi_k3;
 mod mistral;
 mod seed;
 mod solar;
@@ -18,8 +19,9 @@ use crate::reply::Opening;
 pub(crate) use harmony::{Channel, Channels};
 
 /// In this order the first that fits is taken; the last one fits always.
-static ALL: [&Reasoning; 11] = [
+static ALL: [&Reasoning; 12] = [
     &harmony::SYNTAX,
+    &kimi_k3::SYNTAX,
     &gemma::SYNTAX,
     &mistral::SYNTAX,
     &seed::SYNTAX,

@@ -91,6 +91,7 @@ impl Splitter {
         let mode = match opening {
             Opening::Thoughts => Mode::Thoughts,
             Opening::Header(header) => Mode::Header(header),
+            Opening::Begun => Mode::Call(syntax.tools.parser(0), Trust::Declared),
             Opening::Free | Opening::Answer => Mode::Text,
         };
         let ids = IdMaker { seed, n: 0, ids: syntax.tools.ids() };

@@ -27,6 +27,8 @@ pub enum Opening {
     Answer,
     /// The prompt has begun a channel's header, of which this is there.
     Header(String),
+    /// The prompt has written what a call begins with, and what follows tells whether it is one.
+    Begun,
 }
 
 impl Syntax {
@@ -47,7 +49,10 @@ impl Syntax {
 
     /// The state in which a rendered prompt leaves the model.
     pub fn opening(&self, prompt: &str) -> Opening {
-        self.reasoning.opening(prompt)
+        match self.tools.begun_by(prompt) {
+            true => Opening::Begun,
+            false => self.reasoning.opening(prompt),
+        }
     }
 
     /// What to write for the model so that its thoughts are over.

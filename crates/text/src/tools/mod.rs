@@ -20,6 +20,9 @@ macro_rules! formats {
 
 formats! {
     harmony,
+    kimi_k3,
+    functionary_v32,
+    command,
     apertus,
     gigachat,
     solar,
@@ -73,6 +76,11 @@ pub(crate) trait ToolFormat: Sync {
 
     /// How the model writes calls when it must; `knows` tells which control tokens it has.
     fn spelling(&self, knows: &dyn Fn(&str) -> bool) -> Spelling;
+
+    /// A prompt that ends so has written the first opener of the answer, whatever follows.
+    fn begun_by(&self, _prompt: &str) -> bool {
+        false
+    }
 
     /// How calls without an id of the model's own are named.
     fn ids(&self) -> Ids {

@@ -24,6 +24,9 @@ pub(crate) struct Spelling {
 /// Stands in a spelling where a model writes the number of a call.
 pub(crate) const NUMBER: char = '\u{1}';
 
+/// Stands in a spelling where a model writes what kind of JSON follows that is no text.
+pub(crate) const KIND: char = '\u{2}';
+
 /// How arguments are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arguments {

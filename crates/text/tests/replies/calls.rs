@@ -177,6 +177,28 @@ pub(crate) fn formats() -> Vec<(&'static str, &'static str, String)> {
             "<function=example_function_name>",
             format!("<function=get_weather>{ARGUMENTS}</function>"),
         ),
+        (
+            "functionary_v32",
+            ">>>all",
+            format!(">>>get_weather\n{ARGUMENTS}"),
+        ),
+        (
+            "command",
+            "Write \\'Action:\\' followed by a json-formatted list of actions",
+            format!(
+                "Action: ```json\n[\n    {{\n        \"tool_name\": \"get_weather\",\n        \
+                 \"parameters\": {ARGUMENTS}\n    }}\n]```"
+            ),
+        ),
+        (
+            "kimi_k3",
+            "<|open|>tools<|sep|>",
+            "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|>\
+             <|open|>argument key=\"city\" type=\"string\"<|sep|>Paris<|close|>argument<|sep|>\
+             <|open|>argument key=\"days\" type=\"number\"<|sep|>3<|close|>argument<|sep|>\
+             <|close|>call<|sep|><|close|>tools<|sep|>"
+                .to_owned(),
+        ),
         ("functools", "functools[", format!("functools[{json}]")),
         ("xlam", "[BEGIN OF FORMAT INSTRUCTION]", format!("[{json}]")),
         ("xlam", "[BEGIN OF FORMAT INSTRUCTION]", format!("```json\n[{json}]\n```")),
@@ -212,7 +234,7 @@ fn text_stays_around_calls() {
 #[test]
 fn without_tools_nothing_is_a_call() {
     for (name, template, text) in formats() {
-        if !matches!(name, "gemma" | "cohere") {
+        if !matches!(name, "gemma" | "cohere" | "kimi_k3") {
             Case::new(template, &[]).check(&text, "", &text, &[]);
         }
     }
@@ -387,4 +409,88 @@ fn calls_may_have_their_kind_at_the_end() {
     );
     let text = format!("<TOOLCALL>[{call}, {call}]</TOOLCALL>");
     Case::new("<TOOLCALL>", &weather()).check(&text, "", "", &[paris(), paris()]);
+}
+
+/// Functionary's prompts end with the opener, and an answer says first whom it is for.
+#[test]
+fn a_prompt_may_have_begun_the_call() {
+    let template = ">>>all";
+    let mut case = Case::new(template, &weather());
+    case.opening = Syntax::of(template).opening("<|end_header_id|>\n\n>>>");
+    assert_eq!(case.opening, Opening::Begun);
+    let call = format!("get_weather\n{ARGUMENTS}");
+    case.check(&call, "", "", &[paris()]);
+    case.check(&format!("{call}>>>get_time\n{{}}"), "", "", &[paris(), ("get_time", json!({}))]);
+    case.check("all\nHello, world!\nWhat's up?", "", "Hello, world!\nWhat's up?", &[]);
+    case.check(&format!("all\nI look it up.>>>{call}"), "", "I look it up.", &[paris()]);
+    // Python's prompt is text, and so is an answer to nobody.
+    let text = "In Python:\n>>> f(1)\n2\n>>>wipe_disk\n{}";
+    case.check(&format!("all\n{text}"), "", text, &[]);
+    case.check("Hello.\nYes", "", "Hello.\nYes", &[]);
+    case.check("get_weather\nis a tool", "", "get_weather\nis a tool", &[]);
+    case.check("all", "", "all", &[]);
+    case.tools = Vec::new();
+    case.check("all\nHello", "", "Hello", &[]);
+    case.check(&call, "", &call, &[]);
+}
+
+/// Kimi K3 answers in sections; values are what they say they are.
+#[test]
+fn kimi_k3_speaks_in_sections() {
+    let template = "<|open|>think<|sep|><|open|>tools<|sep|>";
+    let argument = |key: &str, kind: &str, value: &str| {
+        format!(
+            "<|open|>argument key=\"{key}\" type=\"{kind}\"<|sep|>{value}<|close|>argument<|sep|>"
+        )
+    };
+    let arguments = [
+        argument("id", "string", "007"),
+        argument("days", "number", "1e2"),
+        argument("tags", "array", "[\"a\", null]"),
+        argument("on", "boolean", "true"),
+    ];
+    let call = format!(
+        "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|>{}\
+         <|close|>call<|sep|><|open|>call tool=\"get_time\" index=\"2\"<|sep|><|close|>call<|sep|>\
+         <|close|>tools<|sep|>",
+        arguments.concat()
+    );
+    let mut case = Case::new(template, &weather());
+    case.opening = Syntax::of(template).opening("role=\"assistant\"<|sep|><|open|>think<|sep|>");
+    assert_eq!(case.opening, Opening::Thoughts);
+    let expected = [
+        ("get_weather", json!({"id": "007", "days": 1e2, "tags": ["a", null], "on": true})),
+        ("get_time", json!({})),
+    ];
+    let text = format!(
+        "Check.<|close|>think<|sep|><|open|>response<|sep|>On it.<|close|>response<|sep|>{call}\
+         <|close|>message<|sep|><|end_of_msg|>"
+    );
+    case.check(&text, "Check.", "On it.", &expected);
+    case.check(&format!("Check.{call}"), "Check.", "", &expected);
+    // The answer's own tag closes thoughts that were left open.
+    case.check("Check.<|open|>response<|sep|>Yes", "Check.", "Yes", &[]);
+    case.opening = Syntax::of(template).opening("<|open|>response<|sep|>");
+    assert_eq!(case.opening, Opening::Answer);
+    case.check("Yes<|close|>response<|sep|><|close|>message<|sep|>", "", "Yes", &[]);
+}
+
+/// What the model calls its calls is what the result will refer to.
+#[test]
+fn ids_are_the_models_own_where_it_gives_one() {
+    for (name, template, text) in formats() {
+        let id = match name {
+            "kimi" => "functions.get_weather:0",
+            "cohere" | "solar" => "0",
+            "mistral" if text.contains("[CALL_ID]") => "abcdefghi",
+            _ => continue,
+        };
+        let whole = Case::new(template, &weather()).any_cut(&text);
+        assert_eq!(whole.calls[0].0, id, "{name}");
+    }
+    // Solar's may be missing, and are made then.
+    let text = formats().into_iter().find(|(name, ..)| *name == "solar").unwrap().2;
+    let text = text.replace("<|tool_call:begin|>0", "<|tool_call:begin|>");
+    let whole = Case::new("<|tool_call:begin|>", &weather()).any_cut(&text);
+    assert!(whole.calls[0].0.starts_with("call_") && whole.calls[0].0.len() == 29, "{whole:?}");
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cases::{CODER, HARMONY, HERMES, LLAMA};
 use crate::{Case, tool};
 
-const TEMPLATES: [&str; 21] = [
+const TEMPLATES: [&str; 24] = [
     HERMES,
     CODER,
     LLAMA,
@@ -31,6 +31,9 @@ const TEMPLATES: [&str; 21] = [
     "<minimax:tool_call>",
     "<seed:tool_call><seed:think>",
     "｜DSML｜",
+    ">>>all",
+    "followed by a json-formatted list of actions",
+    "<|open|>think<|sep|>",
 ];
 
 fn words() -> impl Strategy<Value = String> {
@@ -112,6 +115,18 @@ fn words() -> impl Strategy<Value = String> {
         "<TOOLCALL>",
         "<|tool_call|>",
         "<｜DSML｜invoke name=\"f\">",
+        ">>>",
+        ">>>f\n",
+        "all\n",
+        "Action: ```json\n",
+        "<|open|>tools<|sep|>",
+        "<|open|>call tool=\"f\" index=\"1\"<|sep|>",
+        "<|open|>argument key=\"a\" type=\"string\"<|sep|>",
+        "<|close|>argument<|sep|>",
+        "<|close|>call<|sep|>",
+        "<|close|>tools<|sep|>",
+        "<|open|>response<|sep|>",
+        "<|close|>think<|sep|>",
         "[THINK]",
         "[/THINK]",
         "<|channel>thought\n",
@@ -131,14 +146,16 @@ proptest! {
         text in prop_oneof![9 => words(), 1 => any::<String>()],
         template in proptest::sample::select(TEMPLATES.to_vec()),
         opening in prop_oneof![Just(Opening::Free), Just(Opening::Thoughts), Just(Opening::Answer),
-                               Just(Opening::Header(String::new()))],
+                               Just(Opening::Begun), Just(Opening::Header(String::new()))],
         end in prop_oneof![Just(End::Model), Just(End::Cut)],
         has_tools in any::<bool>(),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
         let tools = [tool("f", json!({"a": {"type": "string"}}))];
         let is_header = matches!(opening, Opening::Header(_));
-        let opening = if is_header != (template == HARMONY) { Opening::Free } else { opening };
+        let is_odd = is_header != (template == HARMONY)
+            || (opening == Opening::Begun && template != ">>>all");
+        let opening = if is_odd { Opening::Free } else { opening };
         let tools = if has_tools { tools.to_vec() } else { Vec::new() };
         let case = Case { template, opening, tools, end };
         let whole = case.run(&[&text]);

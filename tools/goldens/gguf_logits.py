@@ -193,6 +193,30 @@ CASES |= {
         "moe_shared_expert_intermediate_size": 64, "norm_topk_prob": True, "routed_scaling_factor": 0.7}, [T.Q8_0]),
 }
 
+# As above; the other Gemmas, and biases everywhere.
+CASES |= {
+    "gemma": ("gemma", "gemma", {**SMALL, **rope("default")}, [T.Q8_0, T.Q4_0]),
+    "gemma2": ("gemma2", "gemma2", {
+        **SMALL, "sliding_window": 20, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 5.0,
+        "final_logit_softcapping": 4.0, **rope("default")}, [T.Q8_0, T.Q4_0]),
+    "starcoder2": ("starcoder2", "starcoder2", {
+        **{k: v for k, v in PLAIN.items() if k != "rms_norm_eps"}, "norm_epsilon": 1e-5, "sliding_window": None, **TIED},
+        [T.Q8_0, T.Q4_0]),
+}
+
+# As above; states again.
+CASES |= {
+    "mamba2": ("mamba2", "mamba2", dict(
+        vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, num_heads=4, head_dim=32, state_size=16, n_groups=2,
+        conv_kernel=4, expand=2, use_bias=False, use_conv_bias=True, chunk_size=16, layer_norm_epsilon=1e-5,
+        tie_word_embeddings=False, pad_token_id=0, bos_token_id=1, eos_token_id=2), [T.Q8_0, T.Q4_0]),
+    "kimi_linear": ("kimi-linear", "kimi_linear", {
+        **{k: v for k, v in LATENT.items() if k not in ("max_position_embeddings", "n_routed_experts", "first_k_dense_replace")},
+        "model_max_length": 128, "layer_types": ["linear_attention", "full_attention"], "mlp_layer_types": ["dense", "sparse"],
+        "linear_num_heads": 4, "linear_head_dim": 32, "linear_conv_kernel_dim": 4, "q_lora_rank": None, "num_experts": 8,
+        "n_group": 1, "topk_group": 1, "norm_topk_prob": True}, [T.Q8_0, T.Q4_0]),
+}
+
 NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
@@ -254,6 +278,15 @@ TWISTS["nemotron_h"] = TWISTS["nemotron_h_moe"] = {f"mixer.{k}": v for k, v in S
     "mixer.fc1_latent_proj": "ffn_latent_down", "mixer.fc2_latent_proj": "ffn_latent_up", "mixer.experts.up": "ffn_up_exps", "mixer.experts.down": "ffn_down_exps",
     "mixer.shared_experts.up_proj": "ffn_up_shexp", "mixer.shared_experts.down_proj": "ffn_down_shexp",
 }
+TWISTS["gemma2"] = TWISTS["gemma3"]
+TWISTS["starcoder2"] = {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+TWISTS["mamba2"] = TWISTS["nemotron_h"]
+TWISTS["kimi-linear"] = TWISTS["deepseek2"] | {
+    "self_attn.q_conv1d": "ssm_conv1d_q", "self_attn.k_conv1d": "ssm_conv1d_k", "self_attn.v_conv1d": "ssm_conv1d_v",
+    "self_attn.forget_gate.f_a_proj": "ssm_f_a", "self_attn.forget_gate.f_b_proj": "ssm_f_b", "self_attn.b_proj": "ssm_beta",
+    "self_attn.g_a_proj": "ssm_g_a", "self_attn.g_b_proj": "ssm_g_b", "self_attn.o_norm": "ssm_norm",
+}
+GEMMAS = ("gemma", "gemma2", "gemma3")
 PERMUTED = ("llama", "granite", "granitemoe", "granitehybrid", "smollm3", "mistral3")
 
 
@@ -262,6 +295,7 @@ def gguf_name(arch, path):
     top = {
         "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
         "model.embedding_norm": "token_embd_norm", "model.embeddings": "token_embd", "model.norm_f": "output_norm",
+        "backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm",
     }
     if module in top:
         return f"{top[module]}.{kind}"
@@ -334,6 +368,8 @@ def as_converted(arch, config, path, w):
         return w.reshape(groups, -1), lambda x: x.reshape(-1)
     if path.endswith((".D", "A_log")) and arch not in DELTAS:
         return w.reshape(-1, 1), lambda x: x.reshape(-1)
+    if arch == "kimi-linear" and "conv1d.weight" in path:
+        return w.reshape(1, w.shape[0], 1, w.shape[-1]), lambda x: x.reshape(w.shape)
     if "conv1d.weight" in path:
         stored, back = as_converted_order(arch, config, path, w.squeeze(1))
         return stored, lambda x: back(x)[:, None]
@@ -402,6 +438,15 @@ def split_experts(state):
     return out
 
 
+def split_convolutions(state):
+    out = {}
+    for path, w in state.items():
+        parts = w.chunk(3) if path.endswith(".conv1d.weight") else [w]
+        names = [path.replace(".conv1d", f".{part}_conv1d") for part in "qkv"] if len(parts) > 1 else [path]
+        out |= dict(zip(names, parts))
+    return out
+
+
 def split_shared(state):
     out = {}
     for path, w in state.items():
@@ -437,6 +482,8 @@ def tensors(arch, config, model, types, seed):
         state = split_heads(state, config)
     if arch == "granitehybrid":
         state = split_shared(state)
+    if arch == "kimi-linear":
+        state = split_convolutions(state)
     if config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     for path, p in state.items():
@@ -465,13 +512,13 @@ def tensors(arch, config, model, types, seed):
             out[name] = (w, T.F32)
             continue
         if w.ndim == 1 or "ffn_gate_inp" in name or "position" in name or "norm" in name or name.endswith("bias"):
-            stored = w + 1 if arch == "gemma3" and "norm" in name else w
+            stored = w + 1 if arch in GEMMAS and "norm" in name else w
             out[name] = (stored.reshape(-1) if w.shape[0] == 1 else stored, T.F32)
-            p.copy_(torch.from_numpy(restore(stored - 1 if arch == "gemma3" and "norm" in name else stored)))
+            p.copy_(torch.from_numpy(restore(stored - 1 if arch in GEMMAS and "norm" in name else stored)))
             continue
         ty = types[turn % len(types)]
         turn += 1
-        if name.endswith("attn_kv_b.weight") and config.model_type == "deepseek_v3":
+        if name.endswith("attn_kv_b.weight") and config.model_type in ("deepseek_v3", "kimi_linear"):
             split_latents(out, name, (p, w), config, lambda x: (packed(x, ty, rng), ty))
             continue
         blocks = packed(w, ty, rng)
@@ -494,8 +541,10 @@ def metadata(writer, arch, config):
         writer.add_feed_forward_length(config.n_inner)
         writer.add_head_count(config.n_head)
         return writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    if arch == "mamba2":
+        return alone(writer, config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    writer.add_context_length(config.max_position_embeddings)
+    writer.add_context_length(getattr(config, "model_max_length", None) or config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     # A layer that guesses further tokens is counted too; of its tensors there is one.
     writer.add_block_count(config.num_hidden_layers + (arch == "glm4moe"))
@@ -515,16 +564,30 @@ def metadata(writer, arch, config):
         kinds = config.layers_block_type if arch != "granitehybrid" else config.layer_types
         kv_heads = [kv_heads if kind in ("full_attention", "attention") else 0 for kind in kinds]
         state(writer, arch, config)
+    if arch == "kimi-linear":
+        kv_heads = [1 if kind == "full_attention" else 0 for kind in config.layer_types]
+        writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+        writer.add_kda_head_dim(config.linear_head_dim)
     if arch in DELTAS:
         delta(writer, config, head_dim)
     writer.add_head_count_kv(kv_heads)
+    if arch in ("gemma", "gemma2"):
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_key_length(head_dim)
+        if arch == "gemma2":
+            writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+            writer.add_final_logit_softcapping(config.final_logit_softcapping)
+            writer.add_sliding_window(config.sliding_window)
+        return None
     if hasattr(config, "layer_norm_eps"):
         writer.add_layer_norm_eps(config.layer_norm_eps)
+    elif arch == "starcoder2":
+        writer.add_layer_norm_eps(config.norm_epsilon)
     else:
         eps = "norm_eps" if arch.startswith("lfm2") else "layer_norm_epsilon" if arch.startswith("nemotron") else "rms_norm_eps"
         writer.add_layer_norm_rms_eps(getattr(config, eps))
     writer.add_rope_freq_base(rope_parameters["rope_theta"])
-    writer.add_key_length(head_dim if arch != "deepseek2" else latent(writer, config))
+    writer.add_key_length(head_dim if arch not in ("deepseek2", "kimi-linear") else latent(writer, config))
     if arch == "llama":
         writer.add_rope_dimension_count(head_dim)
     if arch == "glm4":
@@ -569,6 +632,10 @@ def metadata(writer, arch, config):
     if arch == "lfm2moe":
         writer.add_leading_dense_block_count(config.num_dense_layers)
         writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
+    if arch == "kimi-linear":
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_leading_dense_block_count(1)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
     if arch in ("glm4moe", "deepseek2"):
         sigmoid = config.model_type != "deepseek_v2"
         writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID if sigmoid else ExpertGatingFuncType.SOFTMAX)
@@ -587,7 +654,7 @@ def metadata(writer, arch, config):
         writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
         if config.moe_latent_size:
             writer.add_moe_latent_size(config.moe_latent_size)
-    has_experts = arch in ("gpt-oss", "minimax-m2", "deepseek2", "qwen3next") or arch.endswith("moe")
+    has_experts = arch in ("gpt-oss", "minimax-m2", "deepseek2", "qwen3next", "kimi-linear") or arch.endswith("moe")
     if has_experts or arch == "granitehybrid" and config.num_local_experts:
         counts = (getattr(config, key, None) for key in ("num_experts", "num_local_experts", "n_routed_experts"))
         writer.add_expert_count(next(n for n in counts if n))
@@ -595,6 +662,21 @@ def metadata(writer, arch, config):
         writer.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)
     if arch in ("qwen2moe", "qwen3next", "qwen35moe"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+
+
+def alone(writer, config):
+    """Mamba-2 and nothing else."""
+    writer.add_context_length(2**20)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_ssm_conv_kernel(config.conv_kernel)
+    writer.add_ssm_inner_size(config.num_heads * config.head_dim)
+    writer.add_ssm_state_size(config.state_size)
+    writer.add_ssm_time_step_rank(config.num_heads)
+    writer.add_ssm_group_count(config.n_groups)
+    writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
 
 
 def state(writer, arch, config):

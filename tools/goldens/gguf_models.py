@@ -128,6 +128,14 @@ def main():
     write(OUT / "phi3.gguf", "phi3", qkv, factors, tied=False, rope__dimension_count=DIM // 2,
           attention__sliding_window=128, rope__scaling__original_context_length=128,
           rope__scaling__attn_factor=1.25, **rms)
+    ling = {name: t for name, t in (attention() | qk_norms()).items() if name not in
+            ("attn_q.weight", "attn_k.weight", "attn_v.weight")} | moe() | shared()
+    del ling["ffn_gate_inp_shexp.weight"]
+    ling |= {"attn_qkv.weight": matrix((HEADS + 2 * KV) * DIM, HIDDEN), "exp_probs_b.bias": vector(EXPERTS)}
+    write(OUT / "bailingmoe2.gguf", "bailingmoe2", ling, tied=False, rope__dimension_count=DIM // 2,
+          leading_dense_block_count=0, expert_shared_feed_forward_length=FFN, expert_weights_scale=2.5,
+          expert_shared_count=1, expert_weights_norm=True, expert_gating_func=2, expert_group_count=3,
+          expert_group_used_count=1, nextn_predict_layers=0, **experts, **small)
     for part in range(2):
         write(OUT / f"split-{part + 1:05}-of-00002.gguf", "llama", attention() | dense(), part=part, **rms)
 

@@ -104,6 +104,35 @@ fn mixtral() {
 }
 
 #[test]
+fn bailingmoe2() {
+    let layer = [
+        "input_layernorm.weight",
+        "attention.query_key_value.weight",
+        "attention.dense.weight",
+        "attention.query_layernorm.weight",
+        "attention.key_layernorm.weight",
+        "post_attention_layernorm.weight",
+        "mlp.gate.expert_bias",
+        "mlp.shared_experts.gate_proj.weight",
+        "mlp.shared_experts.up_proj.weight",
+        "mlp.shared_experts.down_proj.weight",
+    ];
+    check(
+        "bailingmoe2",
+        &["model.word_embeddings.weight", "model.norm.weight", "lm_head.weight"],
+        &[&layer[..], &EXPERTS].concat(),
+        json!({
+            "model_type": "bailing_moe_v2", "vocab_size": 40, "num_experts": 3,
+            "num_experts_per_tok": 2, "moe_intermediate_size": 64, "n_shared_experts": 1,
+            "moe_shared_expert_intermediate_size": 96, "score_function": "sigmoid", "n_group": 3,
+            "topk_group": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5,
+            "first_k_dense_replace": 0, "use_qk_norm": true, "use_qkv_bias": false,
+            "use_bias": false, "partial_rotary_factor": 0.5,
+        }),
+    );
+}
+
+#[test]
 fn qwen2() {
     check(
         "qwen2",

@@ -46,6 +46,27 @@ fn gemma3_with_gains_that_hold_the_one() {
 }
 
 #[test]
+fn gemmas_before_it() {
+    check("gemma");
+    check("gemma2");
+}
+
+#[test]
+fn biases_everywhere() {
+    check("starcoder2");
+}
+
+#[test]
+fn mamba_alone() {
+    check("mamba2");
+}
+
+#[test]
+fn kimis_delta_rule_and_latents() {
+    check("kimi_linear");
+}
+
+#[test]
 fn side_by_side_and_scaled() {
     for case in ["cohere", "cohere2", "granite"] {
         check(case);

@@ -118,12 +118,13 @@ pub(super) fn config(
         encoder(hyper, &mut out)?;
         return Ok(Json::Object(out));
     }
+    if arch.model_type == "mamba2" {
+        hybrids::mamba2(hyper, tensors, &mut out)?;
+        return Ok(Json::Object(out));
+    }
     decoder(hyper, tensors, &mut out)?;
     experts(hyper, &mut out)?;
     twists(hyper, tensors, &mut out)?;
-    if arch.gains == Gains::OneMore {
-        gemma(hyper, &mut out)?;
-    }
     if let Some(scaling) = rope_scaling(hyper, factors, &mut out)? {
         out.insert("rope_scaling".into(), scaling);
     }
@@ -159,9 +160,10 @@ fn sizes(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Resu
 
 /// As many as there are rows of the embedding; they equal the tokens, except in broken files.
 fn vocab_size(hyper: &Hyper, tensors: &[Tensor]) -> Result<u64, Error> {
-    const NAMES: [&str; 4] = [
+    const NAMES: [&str; 5] = [
         "model.embed_tokens.weight",
         "model.embeddings.weight",
+        "model.word_embeddings.weight",
         "model.wte.weight",
         "embeddings.word_embeddings.weight",
     ];
@@ -230,7 +232,7 @@ fn decoder(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Re
 }
 
 /// Models have norms of one kind, whose key the converter writes.
-fn norm_eps(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+pub(super) fn norm_eps(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
     let rms = "attention.layer_norm_rms_epsilon";
     let (key, eps) = match hyper.f32("attention.layer_norm_epsilon")? {
         Some(eps) => ("layer_norm_eps", Some(eps)),
@@ -261,6 +263,11 @@ fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Res
             let is_normed = tensors.iter().any(|tensor| tensor.name == name);
             out.insert("use_qk_norm".into(), json!(is_normed));
         }
+        "gemma2" => gemma_scale(hyper, out, 46)?,
+        "gemma3" => gemma3(hyper, out)?,
+        "starcoder2" => {
+            out.insert("hidden_act".into(), json!("gelu_pytorch_tanh"));
+        }
         "lfm2" => convolutions(hyper, out)?,
         "qwen3next" | "qwen35" | "qwen35moe" => states::delta(hyper, out)?,
         "gpt2" => {
@@ -268,6 +275,8 @@ fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Res
         }
         "granitehybrid" => hybrids::granite(hyper, tensors, out)?,
         "nemotron_h" | "nemotron_h_moe" => hybrids::nemotron(hyper, tensors, out)?,
+        "kimi-linear" => hybrids::kimi(hyper, out)?,
+        "bailingmoe2" => deepseek::bailing(hyper, tensors, out)?,
         "deepseek2" => deepseek::latent(hyper, out)?,
         "glm4moe" => {
             deepseek::mixture(hyper, out)?;
@@ -354,7 +363,7 @@ fn experts(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
         out.insert("shared_expert_intermediate_size".into(), json!(width));
     }
     let norm = hyper.metadata.bool(&hyper.key("expert_weights_norm"))?;
-    let usual = ["qwen3_moe", "qwen3_next", "qwen3_5_moe_text"];
+    let usual = ["qwen3_moe", "qwen3_next", "qwen3_5_moe_text", "kimi_linear"];
     let norm = norm.unwrap_or(usual.contains(&hyper.arch.model_type));
     out.insert("norm_topk_prob".into(), json!(norm));
     out.insert("decoder_sparse_step".into(), json!(1));
@@ -362,17 +371,23 @@ fn experts(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is fixed in the code of Gemma 3 rather than stored.
-fn gemma(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
-    // The largest model alone scales its queries by the width per head.
+/// What Gemmas scale their queries by: the columns of a head, or, the largest one, which has so many
+/// layers, the width per head.
+fn gemma_scale(hyper: &Hyper, out: &mut Map<String, Json>, largest: u64) -> Result<(), Error> {
     let scalar = match out["num_hidden_layers"].as_u64() {
-        Some(62) => {
+        Some(n) if n == largest => {
             let heads = out["num_attention_heads"].as_u64().filter(|&n| n > 0).unwrap_or(1);
             json!(hyper.required("embedding_length")? / heads)
         }
         _ => out["head_dim"].clone(),
     };
     out.insert("query_pre_attn_scalar".into(), scalar);
+    Ok(())
+}
+
+/// What is fixed in the code of Gemma 3 rather than stored.
+fn gemma3(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+    gemma_scale(hyper, out, 62)?;
     if out.contains_key("sliding_window") {
         let pattern = hyper.unsigned("attention.sliding_window_pattern")?.unwrap_or(6);
         out.insert("sliding_window_pattern".into(), json!(pattern));

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::config::{Hyper, number};
-use crate::Error;
+use crate::{Error, Tensor};
 
 /// `expert_gating_func` of sigmoids.
 const SIGMOID: u64 = 2;
@@ -22,6 +22,33 @@ pub(super) fn latent(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), E
     } else if out["n_group"] != json!(1) {
         out.insert("topk_method".into(), json!("group_limited_greedy"));
     }
+    latent_sizes(hyper, out)
+}
+
+/// Ling's second one: experts in groups behind fused attention.
+pub(super) fn bailing(
+    hyper: &Hyper,
+    tensors: &[Tensor],
+    out: &mut Map<String, Json>,
+) -> Result<(), Error> {
+    mixture(hyper, out)?;
+    let is_sigmoid = hyper.unsigned("expert_gating_func")? == Some(SIGMOID);
+    let scores = if is_sigmoid { "sigmoid" } else { "softmax" };
+    out.insert("score_function".into(), json!(scores));
+    // All shared experts are one, as wide as they are together.
+    if let Some(width) = hyper.unsigned("expert_shared_feed_forward_length")? {
+        out.insert("moe_shared_expert_intermediate_size".into(), json!(width));
+        out.insert("n_shared_experts".into(), json!(1));
+    }
+    let has = |end: &str| tensors.iter().any(|tensor| tensor.name.ends_with(end));
+    out.insert("use_qk_norm".into(), json!(has(".attention.query_layernorm.weight")));
+    out.insert("use_qkv_bias".into(), json!(has(".attention.query_key_value.bias")));
+    out.insert("use_bias".into(), json!(has(".attention.dense.bias")));
+    Ok(())
+}
+
+/// The sizes of latent attention.
+pub(super) fn latent_sizes(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
     // Files of older converters have keys and values of the heads, newer ones what they are made of.
     let length = |kind: &str| match hyper.unsigned(&format!("attention.{kind}_length_mla"))? {
         Some(length) if length > 0 => Ok(length),

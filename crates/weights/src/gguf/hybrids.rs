@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::config::{Hyper, have_heads};
+use super::config::{Hyper, have_heads, norm_eps};
 use super::{deepseek, states};
 use crate::{Error, Tensor};
 
@@ -77,6 +77,41 @@ pub(super) fn nemotron(
             out.insert("moe_latent_size".into(), json!(latent));
         }
     }
+    Ok(())
+}
+
+/// Mamba-2 and nothing else.
+pub(super) fn mamba2(
+    hyper: &Hyper,
+    tensors: &[Tensor],
+    out: &mut Map<String, Json>,
+) -> Result<(), Error> {
+    // The file says that there are none, and these would be numbers of something.
+    out.remove("num_attention_heads");
+    out.remove("intermediate_size");
+    norm_eps(hyper, out)?;
+    let names = ["num_heads", "head_dim", "n_groups", "state_size", "conv_kernel"];
+    states::mamba2(hyper, names, out)?;
+    out.insert("use_conv_bias".into(), json!(any(tensors, ".mixer.conv1d.bias")));
+    out.insert("use_bias".into(), json!(any(tensors, ".mixer.in_proj.bias")));
+    out.insert("tie_word_embeddings".into(), json!(!any(tensors, "lm_head.weight")));
+    Ok(())
+}
+
+/// Kimi's delta rule where there are no heads of keys, else latent attention; heads are as many in both.
+pub(super) fn kimi(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
+    let n_layers = hyper.layers()?.n;
+    let have_heads = have_heads(hyper, out)?.unwrap_or_else(|| vec![true; n_layers]);
+    let kind = |has: &bool| if *has { "full_attention" } else { "linear_attention" };
+    out.insert("layer_types".into(), have_heads.iter().map(kind).collect());
+    deepseek::mixture(hyper, out)?;
+    deepseek::latent_sizes(hyper, out)?;
+    // The one head of keys is that of the latent.
+    let heads = out["num_attention_heads"].clone();
+    out.insert("num_key_value_heads".into(), heads.clone());
+    out.insert("linear_num_heads".into(), heads);
+    out.insert("linear_head_dim".into(), json!(hyper.required("kda.head_dim")?));
+    out.insert("linear_conv_kernel_dim".into(), json!(hyper.required("ssm.conv_kernel")?));
     Ok(())
 }
 

@@ -11,6 +11,7 @@
 
 mod latent;
 mod layer_inputs;
+mod peers;
 mod recurrent;
 mod streams;
 
@@ -18,6 +19,7 @@ use weights::Matrix;
 
 pub use latent::{LatentKeys, LatentOps, LatentRows};
 pub use layer_inputs::{LayerInputOps, RowsOf};
+pub use peers::PeerOps;
 pub use recurrent::{ConvWeights, DeltaRows, DeltaWeights, Mamba2Weights, RecurrentOps};
 pub use streams::{LEAST_MEAN_SQUARE, StreamOps};
 

@@ -2,8 +2,9 @@
 //!
 //! The only generic code of this crate, and nothing of it decides anything.
 
+use backend::ops::PeerOps;
 use backend::{Backend, Batch, BlockId, DeviceError, KvGroup, SlotId};
-use models::{Decoder, ModelSpec, Room, Scratch, Store};
+use models::{Decoder, ModelSpec, PartDecoder, Room, Scratch, Store};
 
 use crate::device::Device;
 use crate::{Executor, ExecutorShape};
@@ -11,11 +12,58 @@ use crate::{Executor, ExecutorShape};
 /// A model, the device it runs on, maybe with others, and all the memory its passes use.
 pub struct ModelExecutor<B: Backend> {
     device: Device<B>,
-    decoder: Decoder<B>,
+    model: Box<dyn Passes<B>>,
     shape: ExecutorShape,
     store: Store<B>,
     scratch: Scratch<B>,
     staged: B::Staged,
+}
+
+/// A model, or the part of it that one of several machines has.
+trait Passes<B: Backend>: Send {
+    fn spec(&self) -> &ModelSpec;
+
+    /// Plans a pass, and says what is to be read of it, how many numbers.
+    fn pass<'s>(
+        &self,
+        b: &B,
+        batch: (&Batch, &B::Staged),
+        store: &mut Store<B>,
+        s: &'s mut Scratch<B>,
+    ) -> (&'s B::Buf, usize);
+}
+
+impl<B: Backend> Passes<B> for Decoder<B> {
+    fn spec(&self) -> &ModelSpec {
+        self.spec()
+    }
+
+    fn pass<'s>(
+        &self,
+        b: &B,
+        (batch, staged): (&Batch, &B::Staged),
+        store: &mut Store<B>,
+        s: &'s mut Scratch<B>,
+    ) -> (&'s B::Buf, usize) {
+        self.forward(b, staged, store, s);
+        (s.logits(), batch.want.len() * self.spec().vocab)
+    }
+}
+
+impl<B: Backend + PeerOps> Passes<B> for PartDecoder<B> {
+    fn spec(&self) -> &ModelSpec {
+        self.spec()
+    }
+
+    fn pass<'s>(
+        &self,
+        b: &B,
+        batch: (&Batch, &B::Staged),
+        store: &mut Store<B>,
+        s: &'s mut Scratch<B>,
+    ) -> (&'s B::Buf, usize) {
+        self.forward(b, batch, store, s)
+    }
 }
 
 impl<B: Backend> ModelExecutor<B> {
@@ -25,7 +73,24 @@ impl<B: Backend> ModelExecutor<B> {
         decoder: Decoder<B>,
         shape: ExecutorShape,
     ) -> ModelExecutor<B> {
-        let (device, spec) = (device.into(), decoder.spec());
+        ModelExecutor::of(device.into(), Box::new(decoder), shape)
+    }
+
+    /// The same of the part that one of several machines has. Only the first one's logits are any; what
+    /// is copied of blocks and states is that of its own layers.
+    pub fn of_part(
+        device: impl Into<Device<B>>,
+        decoder: PartDecoder<B>,
+        shape: ExecutorShape,
+    ) -> ModelExecutor<B>
+    where
+        B: PeerOps,
+    {
+        ModelExecutor::of(device.into(), Box::new(decoder), shape)
+    }
+
+    fn of(device: Device<B>, model: Box<dyn Passes<B>>, shape: ExecutorShape) -> ModelExecutor<B> {
+        let spec = model.spec();
         let backend = device.backend();
         let ExecutorShape { n_blocks, n_windowed, n_slots, .. } = shape;
         let room = Room { n_blocks, n_windowed, n_slots };
@@ -34,14 +99,14 @@ impl<B: Backend> ModelExecutor<B> {
             scratch: Scratch::new(spec, shape.max_rows, shape.max_want, backend),
             staged: backend.staged(shape.max_rows),
             device,
-            decoder,
+            model,
             shape,
         }
     }
 
     /// The model's recipe.
     pub fn spec(&self) -> &ModelSpec {
-        self.decoder.spec()
+        self.model.spec()
     }
 }
 
@@ -59,12 +124,12 @@ impl<B: Backend> Executor for ModelExecutor<B> {
     }
 
     fn step(&mut self, batch: &Batch, logits: &mut Vec<f32>) -> Result<(), DeviceError> {
-        let ModelExecutor { device, decoder, store, scratch, staged, .. } = self;
+        let ModelExecutor { device, model, store, scratch, staged, .. } = self;
         let backend = device.backend();
         let _turn = device.turn();
         backend.stage(batch, staged);
-        decoder.forward(backend, staged, store, scratch);
-        backend.read(scratch.logits(), batch.want.len() * decoder.spec().vocab, logits)
+        let (buf, n) = model.pass(backend, (batch, staged), store, scratch);
+        backend.read(buf, n, logits)
     }
 
     fn window(&self) -> Option<usize> {

@@ -12,6 +12,7 @@
 #![allow(unsafe_code, reason = "the fence around a C library")]
 
 mod ops;
+mod ranks;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -22,6 +23,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use libloading::Library;
 
 pub(crate) use ops::{Attended, Packed, Seen, concatenate};
+pub(crate) use ranks::Group;
 
 /// The MLX that mlx-c 0.7 goes with. Another one may take its arguments in other places.
 const MLX_SERIES: &str = "0.32.";
@@ -101,13 +103,13 @@ impl Dtype {
 /// `mlx_array` and its like: a pointer to an object of C++.
 macro_rules! handles {
     ($($name:ident),*) => {$(
-        #[derive(Clone, Copy)]
+        #[derive(Clone, Copy, Debug)]
         #[repr(C)]
         struct $name(*mut c_void);
     )*};
 }
 
-handles!(RawArray, RawVector, RawStream, RawDevice, RawString);
+handles!(RawArray, RawVector, RawStream, RawDevice, RawString, RawGroup);
 
 /// `mlx_optional_int` and `mlx_optional_dtype`.
 #[derive(Clone, Copy)]
@@ -170,6 +172,12 @@ symbols! {
     mlx_vector_array_free: unsafe extern "C" fn(RawVector) -> c_int;
     mlx_eval: unsafe extern "C" fn(RawVector) -> c_int;
     mlx_async_eval: unsafe extern "C" fn(RawVector) -> c_int;
+    mlx_distributed_init: unsafe extern "C" fn(*mut RawGroup, bool, *const c_char) -> c_int;
+    mlx_distributed_group_free: unsafe extern "C" fn(RawGroup) -> c_int;
+    mlx_distributed_group_rank: unsafe extern "C" fn(RawGroup) -> c_int;
+    mlx_distributed_group_size: unsafe extern "C" fn(RawGroup) -> c_int;
+    mlx_distributed_send: unsafe extern "C" fn(*mut RawArray, RawArray, c_int, RawGroup, RawStream) -> c_int;
+    mlx_distributed_recv: unsafe extern "C" fn(*mut RawArray, *const c_int, usize, c_int, c_int, RawGroup, RawStream) -> c_int;
     mlx_abs: Unary;
     mlx_negative: Unary;
     mlx_exp: Unary;
@@ -366,20 +374,30 @@ fn stream() -> Result<RawStream, Fault> {
         return Ok(stream);
     }
     let Loaded { symbols, unit, .. } = loaded();
-    let mut stream = RawStream(null_mut());
-    // SAFETY: the device is freed once; the stream is a handle that this thread keeps.
+    // SAFETY: the device is freed once.
     let status = unsafe {
         let device = (symbols.mlx_device_new_type)(*unit as c_int, 0);
-        let mut status = (symbols.mlx_set_default_device)(device);
-        if status == 0 {
-            status = (symbols.mlx_get_default_stream)(&mut stream, device);
-        }
+        let status = (symbols.mlx_set_default_device)(device);
         (symbols.mlx_device_free)(device);
         status
     };
     checked(status)?;
+    let stream = stream_of(*unit)?;
     STREAM.set(Some(stream));
     Ok(stream)
+}
+
+/// A new handle of this thread's stream on a device.
+fn stream_of(unit: Unit) -> Result<RawStream, Fault> {
+    let (mut stream, symbols) = (RawStream(null_mut()), symbols());
+    // SAFETY: the device is freed once; the stream is a handle that the caller keeps.
+    let status = unsafe {
+        let device = (symbols.mlx_device_new_type)(unit as c_int, 0);
+        let status = (symbols.mlx_get_default_stream)(&mut stream, device);
+        (symbols.mlx_device_free)(device);
+        status
+    };
+    checked(status).map(|()| stream)
 }
 
 /// Numbers, or the plan to compute them.
@@ -435,8 +453,16 @@ impl Clone for Array {
 
 /// What an operation leaves in the handle it is given.
 fn made(f: impl FnOnce(&mut RawArray, RawStream) -> c_int) -> Result<Array, Fault> {
+    made_on(stream()?, f)
+}
+
+/// The same on another stream of this thread.
+fn made_on(
+    stream: RawStream,
+    f: impl FnOnce(&mut RawArray, RawStream) -> c_int,
+) -> Result<Array, Fault> {
     let mut raw = RawArray(null_mut());
-    let status = f(&mut raw, stream()?);
+    let status = f(&mut raw, stream);
     let array = (!raw.0.is_null()).then_some(Array(raw));
     checked(status)?;
     array.ok_or_else(|| Fault("an operation gave nothing".to_owned()))

@@ -16,6 +16,7 @@ mod latent;
 mod layer_inputs;
 mod moe;
 mod pages;
+mod peers;
 mod recurrent;
 mod repack;
 mod staged;
@@ -29,9 +30,10 @@ use backend::Batch;
 use backend::ops::{DeviceError, Memory};
 use weights::Matrix;
 
-use ffi::{Array, Constant, Dtype};
+use ffi::{Array, Constant, Dtype, Group};
 pub use ffi::{Fault, Missing, Unit};
 pub use pages::Pages;
+pub use peers::Rank;
 pub use recurrent::States;
 pub use staged::Staged;
 pub use weight::Weight;
@@ -68,6 +70,8 @@ pub struct Mlx {
     fault: Mutex<Option<Fault>>,
     /// What this pass leaves behind for the next ones, and nobody may read.
     left: Mutex<Vec<Array>>,
+    /// Those that share the work, once they were joined.
+    group: Option<Group>,
 }
 
 /// Activations.
@@ -107,7 +111,7 @@ impl Mlx {
             Precision::F16 => Dtype::F16,
             Precision::Bf16 => Dtype::Bf16,
         };
-        let device = Mlx { dtype, fault: Mutex::default(), left: Mutex::default() };
+        let device = Mlx { dtype, fault: Mutex::default(), left: Mutex::default(), group: None };
         if let Some(bytes) = options.cache_bytes {
             device.kept(ffi::limit_cache(bytes));
         }

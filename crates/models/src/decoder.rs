@@ -3,45 +3,29 @@
 //! It knows neither sequences nor schedules: a batch of rows comes in, logits of the wanted rows come
 //! out.
 
-use backend::ops::{Output, RowsOf};
+use backend::ops::RowsOf;
 use backend::{Backend, BlockId, DeviceError, KvGroup, SlotId};
 use weights::Checkpoint;
 
-use crate::dense::{LinearWeights, NormWeights};
+use crate::ends::Ends;
 use crate::ffn;
-use crate::layer_inputs::LayerInputsWeights;
+use crate::layers::Layers;
 use crate::loader::Loader;
-use crate::mixers::{self, LayerStore, Room, Stores};
-use crate::modules::scalar_name;
-use crate::recipe::{Branch, Head, LayerScalars, Skip, Streams};
-use crate::step::StepWeights;
-use crate::streams::{AltUpWeights, StreamsWeights};
+use crate::mixers::{self, LayerStore, Room};
+use crate::recipe::{Branch, Skip, Streams};
 use crate::{Error, ModelSpec};
 
 /// A loaded model: weights on the device, nothing that changes.
 pub struct Decoder<B: Backend> {
     spec: ModelSpec,
-    embed: B::Weight,
-    positions: Option<B::Weight>,
-    layer_inputs: Option<LayerInputsWeights<B>>,
-    streams: Option<StreamsWeights<B>>,
-    /// The steps of all layers, one after the other.
-    steps: Vec<StepWeights<B>>,
-    /// How many of them there are up to the last one that looks at other positions.
-    n_mixing: usize,
-    final_norm: NormWeights<B>,
-    head: HeadWeights<B>,
+    ends: Ends<B>,
+    layers: Layers<B>,
     notes: Vec<String>,
-}
-
-enum HeadWeights<B: Backend> {
-    Tied,
-    Separate(LinearWeights<B>),
 }
 
 /// What the model remembers between passes, one entry per mixer.
 pub struct Store<B: Backend> {
-    mixers: Vec<LayerStore<B>>,
+    pub(crate) mixers: Vec<LayerStore<B>>,
 }
 
 /// What one pass scribbles on. Allocated once, for the largest batch.
@@ -81,7 +65,7 @@ pub struct Scratch<B: Backend> {
     pub(crate) router: B::Buf,
     pub(crate) shared: B::Buf,
     pub(crate) shared_gate: B::Buf,
-    logits: B::Buf,
+    pub(crate) logits: B::Buf,
 }
 
 /// What all layers of one pass see.
@@ -183,54 +167,9 @@ impl<B: Backend> Decoder<B> {
     ) -> Result<Decoder<B>, Error> {
         let loader = Loader::new(spec, checkpoint)?;
         let spec = loader.spec().clone();
-        let embed = b.weight(&[loader.matrix(&spec.embedding())?]);
-        let table = spec.position_table().map(|table| loader.matrix(&table)).transpose()?;
-        let positions = table.map(|table| b.weight(&[table]));
-        let layer_inputs = LayerInputsWeights::load(&loader, b)?;
-        let streams = StreamsWeights::load(&loader, b)?;
-        let (mut steps, mut n_mixing) = (Vec::new(), 0);
-        for (i, layer) in spec.layers.iter().enumerate() {
-            let name = spec.layer_name(i);
-            let altup = AltUpWeights::load(&loader, b, &name)?;
-            for (n_before, step) in layer.steps.iter().enumerate() {
-                let mut loaded = StepWeights::load(&loader, b, step, (&name, altup.as_ref()))?;
-                if n_before == 0 {
-                    loaded.after_prediction(altup.clone());
-                }
-                steps.push(loaded);
-                if step.mixes() {
-                    n_mixing = steps.len();
-                }
-            }
-            if spec.layer_scalars == LayerScalars::Stored {
-                let [scalar] = loader.numbers(&scalar_name(&name), 1)?[..] else {
-                    unreachable!("one number was asked for");
-                };
-                steps.last_mut().expect("a layer has steps").then_scale(scalar);
-            }
-            progress(i + 1, spec.layers.len());
-        }
-        let name = spec.final_norm_name();
-        let final_norm = NormWeights::load(&loader, b, &spec.final_norm, &name, spec.hidden)?;
-        let head = match spec.head {
-            Head::Tied => HeadWeights::Tied,
-            Head::Separate | Head::IfStored => {
-                HeadWeights::Separate(LinearWeights::load(&loader, b, &[spec.lm_head()])?)
-            }
-        };
-        let notes = loader.into_notes();
-        Ok(Decoder {
-            embed,
-            positions,
-            layer_inputs,
-            streams,
-            steps,
-            n_mixing,
-            final_norm,
-            head,
-            notes,
-            spec,
-        })
+        let ends = Ends::load(&loader, b)?;
+        let layers = Layers::load(&loader, b, 0..spec.layers.len(), progress)?;
+        Ok(Decoder { ends, layers, notes: loader.into_notes(), spec })
     }
 
     /// The recipe this was made from, its head settled.
@@ -246,67 +185,26 @@ impl<B: Backend> Decoder<B> {
     /// What the last pass made of its wanted rows, as the output matrix reads it: what draft heads go
     /// on from. `out` needs room for the spec's `hidden` numbers a row.
     pub fn hidden(&self, b: &B, s: &Scratch<B>, out: &mut B::Buf) {
-        self.final_norm.apply(b, &s.x, out);
+        self.ends.final_norm.apply(b, &s.x, out);
     }
 
     /// Runs `batch`, leaving the wanted logits in [`Scratch::logits`].
     ///
     /// Does nothing but call ops, and allocates nothing.
     pub fn forward(&self, b: &B, batch: &B::Staged, store: &mut Store<B>, s: &mut Scratch<B>) {
-        self.embed(b, batch, s);
-        if let Some(table) = &self.positions {
-            b.add_positions(table, batch, &mut s.x);
-        }
-        if let Some(inputs) = &self.layer_inputs {
-            inputs.forward(b, batch, s);
-        }
+        self.ends.enter(b, &self.spec, batch, s);
         self.run(b, batch, store, s);
     }
 
     /// Makes the residual stream the embeddings of the batch's tokens.
     pub(crate) fn embed(&self, b: &B, batch: &B::Staged, s: &mut Scratch<B>) {
-        b.embed(&self.embed, batch, self.spec.embed_scale, &mut s.x);
+        self.ends.embed(b, &self.spec, batch, s);
     }
 
     /// Takes the residual stream through all layers, to logits.
     pub(crate) fn run(&self, b: &B, batch: &B::Staged, store: &mut Store<B>, s: &mut Scratch<B>) {
-        for (rope, angles) in self.spec.ropes.iter().zip(&mut s.angles) {
-            b.angles(rope, batch, angles);
-        }
-        if let Some(streams) = &self.streams {
-            streams.enter(b, s);
-        }
-        let pass = Pass { spec: &self.spec, batch, rows: RowsOf::Pass };
-        let (mixing, others) = self.steps.split_at(self.n_mixing);
-        let mut stores = Stores::new(&mut store.mixers);
-        for step in mixing {
-            step.forward(b, pass, &mut stores, s);
-        }
-        // Nobody looks back at what comes now, so only rows that say something go on.
-        b.gather(&s.x, batch, &mut s.h);
-        std::mem::swap(&mut s.x, &mut s.h);
-        if self.streams.is_some() {
-            b.gather(&s.streams, batch, &mut s.other_streams);
-            std::mem::swap(&mut s.streams, &mut s.other_streams);
-        }
-        let pass = Pass { rows: RowsOf::Wanted(batch), ..pass };
-        for step in others {
-            step.forward(b, pass, &mut stores, s);
-        }
-        if let Some(streams) = &self.streams {
-            streams.leave(b, s);
-        }
-        let (x, logits) = (self.final_norm.input(&s.x), Output::Into(&mut s.logits));
-        match &self.head {
-            HeadWeights::Tied => b.linear(x, &self.embed, None, logits),
-            HeadWeights::Separate(head) => head.apply(b, x, logits),
-        }
-        if self.spec.logit_scale != 1.0 {
-            b.scale(&mut s.logits, self.spec.logit_scale);
-        }
-        if let Some(cap) = self.spec.final_soft_cap {
-            b.soft_cap(&mut s.logits, cap);
-        }
+        self.layers.all(b, (&self.spec, batch), store, s);
+        self.ends.leave(b, &self.spec, s);
     }
 }
 

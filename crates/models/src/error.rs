@@ -39,6 +39,16 @@ pub enum Error {
         /// The family of the recipe.
         family: &'static str,
     },
+    /// A model that cannot be split over so many machines.
+    #[error("this {family} model can be split over {most} machines at most, and there are {ranks}")]
+    TooManyParts {
+        /// The family of the recipe.
+        family: &'static str,
+        /// Machines that there are.
+        ranks: usize,
+        /// Those that it can be split over.
+        most: usize,
+    },
     /// A tensor is missing, of the wrong shape, or unreadable.
     #[error(transparent)]
     Weights(#[from] weights::Error),

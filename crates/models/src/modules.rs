@@ -8,7 +8,7 @@ use backend::{Latent, NormGain};
 use crate::recipe::{
     Bias, Branch, Head, JoinedRows, Layer, LayerScalars, ModelSpec, Norm, Place, Positions, Skip,
 };
-use crate::{ffn, mixers};
+use crate::{Part, ffn, mixers};
 
 /// One named piece of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,21 +199,47 @@ fn product(sizes: &[usize]) -> u64 {
 impl ModelSpec {
     /// Every named piece, the embedding first. A head that the config leaves open is listed.
     pub fn modules(&self) -> Vec<Module> {
+        let mut list = self.first_modules();
+        for (i, layer) in self.layers.iter().enumerate() {
+            list.extend(self.layer_modules(i, layer));
+        }
+        list.extend(self.last_modules());
+        list
+    }
+
+    /// Those that a machine with `part` of the model has.
+    pub(crate) fn modules_of(&self, part: &Part) -> Vec<Module> {
+        let mut list = if part.rank == 0 { self.end_modules() } else { Vec::new() };
+        for i in part.layers.clone() {
+            list.extend(self.layer_modules(i, &self.layers[i]));
+        }
+        list
+    }
+
+    /// Those before the first layer and after the last.
+    pub(crate) fn end_modules(&self) -> Vec<Module> {
+        let mut list = self.first_modules();
+        list.extend(self.last_modules());
+        list
+    }
+
+    fn first_modules(&self) -> Vec<Module> {
         let mut list = vec![Module::Embedding(self.embedding())];
         list.extend(self.position_table().map(Module::Embedding));
         list.extend(self.layer_input_modules());
         list.extend(self.stream_modules());
-        for (i, layer) in self.layers.iter().enumerate() {
-            list.extend(self.layer_modules(i, layer));
-        }
-        list.extend(self.final_norm.modules(self.final_norm_name(), self.hidden));
+        list
+    }
+
+    fn last_modules(&self) -> Vec<Module> {
+        let mut list = self.final_norm.modules(self.final_norm_name(), self.hidden);
         if self.head != Head::Tied {
             list.push(Module::Linear(self.lm_head()));
         }
         list
     }
 
-    fn layer_modules(&self, i: usize, layer: &Layer) -> Vec<Module> {
+    pub(crate) fn layer_modules(&self, i: usize, layer: &Layer) -> Vec<Module> {
         let parent = self.layer_name(i);
         let norms = layer.norms();
         let norms = norms.flat_map(|norm| norm.modules(norm.name_in(&parent), self.hidden));

@@ -6,11 +6,11 @@
 use backend::{BLOCK, KvFormat, KvGroup, Recurrence};
 use weights::Checkpoint;
 
-use crate::Error;
 use crate::decoder::ScratchSizes;
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::{AttentionMixer, Head, KeysValues, Mixer, ModelSpec};
+use crate::{Error, Part};
 
 impl ModelSpec {
     /// Numbers in the model. A tied head counts once.
@@ -165,8 +165,25 @@ impl Footprint {
     /// A missing or misshapen tensor, as in loading.
     pub fn of(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<Footprint, Error> {
         let loader = Loader::new(spec, checkpoint)?;
+        Footprint::sum(&loader, loader.spec().modules())
+    }
+
+    /// What one of several machines has of them.
+    ///
+    /// # Errors
+    /// As [`Footprint::of`].
+    pub fn of_part(
+        spec: &ModelSpec,
+        part: &Part,
+        checkpoint: &Checkpoint,
+    ) -> Result<Footprint, Error> {
+        let loader = Loader::new(spec, checkpoint)?;
+        Footprint::sum(&loader, loader.spec().modules_of(part))
+    }
+
+    fn sum(loader: &Loader<'_>, modules: Vec<Module>) -> Result<Footprint, Error> {
         let mut sum = Footprint { weight_bytes: 0, copied_bytes: 0, bytes_per_token: 0 };
-        for module in loader.spec().modules() {
+        for module in modules {
             let bytes = loader.n_bytes(&module)?;
             sum.weight_bytes += bytes;
             sum.copied_bytes += loader.n_copied_bytes(&module)?;

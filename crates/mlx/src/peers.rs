@@ -1,0 +1,54 @@
+//! One of several machines: rows to a neighbour and from one.
+
+use backend::ops::PeerOps;
+
+use crate::ffi::{Array, Fault, Group, begin};
+use crate::{Buf, Mlx};
+
+/// Which one of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// From 0.
+    pub rank: usize,
+    /// How many there are.
+    pub ranks: usize,
+}
+
+impl Mlx {
+    /// Makes this process one of a group, as MLX's launcher has described it in the environment, and waits
+    /// until all of them are there.
+    ///
+    /// # Errors
+    /// Nothing was described, or the others cannot be reached.
+    pub fn join(&mut self) -> Result<Rank, Fault> {
+        let group = Group::join()?;
+        let rank = Rank { rank: group.rank(), ranks: group.size() };
+        self.group = Some(group);
+        Ok(rank)
+    }
+
+    fn group(&self) -> Result<&Group, Fault> {
+        self.group.as_ref().ok_or_else(|| Fault("this process is in no group".to_owned()))
+    }
+}
+
+impl PeerOps for Mlx {
+    fn send(&self, x: &Buf, rows: usize, rank: usize) {
+        if rows == 0 {
+            return;
+        }
+        let sent = || -> Result<(), Fault> {
+            let x = x.get()?.astype(self.dtype)?;
+            // At once: the other one waits for it, and nobody here asks for it.
+            begin(&[&self.group()?.send(&x, rank)?])
+        };
+        self.kept(sent());
+    }
+
+    fn receive(&self, (rows, cols): (usize, usize), rank: usize, out: &mut Buf) {
+        self.fill(out, || match rows {
+            0 => Array::zeros(&[0, cols], self.dtype),
+            rows => self.group()?.receive(&[rows, cols], self.dtype, rank),
+        });
+    }
+}

@@ -9,6 +9,8 @@ mod env;
 mod load;
 mod machine;
 mod progress;
+#[cfg(with_mlx)]
+mod ranks;
 mod service;
 mod signals;
 mod size;

@@ -12,9 +12,10 @@ impl AttentionOps for Mlx {
     type Pages = Pages;
 
     fn pages(&self, spec: &Attention, format: KvFormat, n_blocks: usize) -> Pages {
-        // Before there is a pass, nobody could be told.
-        Pages::new(spec, format, n_blocks)
-            .unwrap_or_else(|fault| panic!("room for keys and values was not made: {fault}"))
+        let bytes = n_blocks.saturating_mul(spec.block_bytes(spec.kept_in(format)));
+        self.roomy(Pages::new(spec, format, n_blocks), ("keys and values", bytes)).unwrap_or_else(
+            || Pages::new(spec, format, 0).expect("pages of no blocks take no memory"),
+        )
     }
 
     /// On the host, as other devices do it: in f32 a large angle's sine has few right digits.

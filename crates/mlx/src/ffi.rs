@@ -11,6 +11,7 @@
 
 #![allow(unsafe_code, reason = "the fence around a C library")]
 
+pub(crate) mod memory;
 mod ops;
 mod ranks;
 
@@ -109,7 +110,7 @@ macro_rules! handles {
     )*};
 }
 
-handles!(RawArray, RawVector, RawStream, RawDevice, RawString, RawGroup);
+handles!(RawArray, RawVector, RawStream, RawDevice, RawString, RawGroup, RawInfo);
 
 /// `mlx_optional_int` and `mlx_optional_dtype`.
 #[derive(Clone, Copy)]
@@ -151,6 +152,11 @@ symbols! {
     mlx_device_new_type: unsafe extern "C" fn(c_int, c_int) -> RawDevice;
     mlx_device_free: unsafe extern "C" fn(RawDevice) -> c_int;
     mlx_device_is_available: unsafe extern "C" fn(*mut bool, RawDevice) -> c_int;
+    mlx_device_info_new: unsafe extern "C" fn() -> RawInfo;
+    mlx_device_info_get: unsafe extern "C" fn(*mut RawInfo, RawDevice) -> c_int;
+    mlx_device_info_free: unsafe extern "C" fn(RawInfo) -> c_int;
+    mlx_device_info_get_size: unsafe extern "C" fn(*mut usize, RawInfo, *const c_char) -> c_int;
+    mlx_set_wired_limit: unsafe extern "C" fn(*mut usize, usize) -> c_int;
     mlx_set_default_device: unsafe extern "C" fn(RawDevice) -> c_int;
     mlx_get_default_stream: unsafe extern "C" fn(*mut RawStream, RawDevice) -> c_int;
     mlx_get_active_memory: unsafe extern "C" fn(*mut usize) -> c_int;
@@ -489,42 +495,6 @@ fn with_list<T>(arrays: &[&Array], f: impl FnOnce(RawVector) -> T) -> Result<T, 
 fn ints(sizes: &[usize]) -> Vec<c_int> {
     let int = |n: &usize| c_int::try_from(*n).expect("an array has fewer than 2^31 rows");
     sizes.iter().map(int).collect()
-}
-
-/// A number of bytes from a function that reports one.
-fn bytes_of(f: unsafe extern "C" fn(*mut usize) -> c_int) -> usize {
-    let mut n = 0;
-    // SAFETY: the functions passed here write one number.
-    let status = unsafe { f(&mut n) };
-    if status == 0 { n } else { 0 }
-}
-
-/// Bytes that MLX holds, in arrays.
-pub(crate) fn active_memory() -> usize {
-    bytes_of(symbols().mlx_get_active_memory)
-}
-
-/// The most bytes that it ever held in arrays.
-pub(crate) fn peak_memory() -> usize {
-    bytes_of(symbols().mlx_get_peak_memory)
-}
-
-/// Bytes that it keeps for arrays to come.
-pub(crate) fn cached_memory() -> usize {
-    bytes_of(symbols().mlx_get_cache_memory)
-}
-
-/// Bounds what it keeps for arrays to come.
-pub(crate) fn limit_cache(bytes: usize) -> Result<(), Fault> {
-    let mut before = 0;
-    // SAFETY: a number goes in and a number comes out.
-    checked(unsafe { (symbols().mlx_set_cache_limit)(&mut before, bytes) })
-}
-
-/// Gives back what it keeps for arrays to come.
-pub(crate) fn clear_cache() -> Result<(), Fault> {
-    // SAFETY: no array's memory is in that cache.
-    checked(unsafe { (symbols().mlx_clear_cache)() })
 }
 
 /// Computes these arrays, and waits.

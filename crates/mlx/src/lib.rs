@@ -19,6 +19,7 @@ mod pages;
 mod peers;
 mod recurrent;
 mod repack;
+mod rhythm;
 mod staged;
 mod streams;
 mod weight;
@@ -30,11 +31,12 @@ use backend::Batch;
 use backend::ops::{DeviceError, Memory};
 use weights::Matrix;
 
-use ffi::{Array, Constant, Dtype, Group};
+use ffi::{Array, Constant, Dtype, Group, memory};
 pub use ffi::{Fault, Missing, Unit};
 pub use pages::Pages;
 pub use peers::Rank;
 pub use recurrent::States;
+use rhythm::Rhythm;
 pub use staged::Staged;
 pub use weight::Weight;
 
@@ -50,6 +52,9 @@ pub enum Precision {
     Bf16,
 }
 
+/// What is kept for arrays to come takes at most one part in so many of what a GPU is to use.
+const CACHE_PART: usize = 8;
+
 /// What a [`Mlx`] is to be like.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -57,8 +62,8 @@ pub struct Options {
     pub library: Option<PathBuf>,
     /// What activations are computed in.
     pub precision: Precision,
-    /// Most bytes that MLX keeps for arrays to come. What it would keep by itself is nearly all of
-    /// the memory.
+    /// Most bytes that MLX keeps for arrays to come; if nobody says, a part of what a GPU is to use at
+    /// most. What it would keep by itself is nearly all of the memory.
     pub cache_bytes: Option<usize>,
 }
 
@@ -72,6 +77,8 @@ pub struct Mlx {
     left: Mutex<Vec<Array>>,
     /// Those that share the work, once they were joined.
     group: Option<Group>,
+    /// When what MLX keeps is given back.
+    rhythm: Mutex<Rhythm>,
 }
 
 /// Activations.
@@ -111,9 +118,19 @@ impl Mlx {
             Precision::F16 => Dtype::F16,
             Precision::Bf16 => Dtype::Bf16,
         };
-        let device = Mlx { dtype, fault: Mutex::default(), left: Mutex::default(), group: None };
-        if let Some(bytes) = options.cache_bytes {
-            device.kept(ffi::limit_cache(bytes));
+        let device = Mlx {
+            dtype,
+            fault: Mutex::default(),
+            left: Mutex::default(),
+            group: None,
+            rhythm: Mutex::default(),
+        };
+        let recommended = memory::recommended(device.unit());
+        if let Some(bytes) = recommended {
+            device.kept(memory::wire(bytes));
+        }
+        if let Some(bytes) = options.cache_bytes.or(recommended.map(|bytes| bytes / CACHE_PART)) {
+            device.kept(memory::limit_cache(bytes));
         }
         Ok(device)
     }
@@ -135,16 +152,27 @@ impl Mlx {
 
     /// What MLX holds, for the whole process.
     pub fn memory(&self) -> MemoryUse {
-        MemoryUse {
-            active: ffi::active_memory(),
-            peak: ffi::peak_memory(),
-            cached: ffi::cached_memory(),
-        }
+        MemoryUse { active: memory::active(), peak: memory::peak(), cached: memory::cached() }
+    }
+
+    /// Bytes that the system would have this device use at most; a processor has no such number.
+    pub fn recommended_memory(&self) -> Option<usize> {
+        memory::recommended(self.unit())
     }
 
     /// Gives back what MLX keeps for arrays to come.
     pub fn clear_cache(&self) {
-        self.kept(ffi::clear_cache());
+        self.kept(memory::clear_cache());
+    }
+
+    /// Tells what went wrong since somebody asked, such as in taking over weights or making room, of
+    /// which there is nothing to read.
+    ///
+    /// # Errors
+    /// It did.
+    pub fn check(&self) -> Result<(), DeviceError> {
+        let fault = self.fault().take();
+        fault.map_or(Ok(()), |fault| Err(DeviceError(fault.to_string())))
     }
 
     fn fault(&self) -> MutexGuard<'_, Option<Fault>> {
@@ -158,6 +186,15 @@ impl Mlx {
                 self.fault().get_or_insert(fault);
             })
             .ok()
+    }
+
+    /// [`Mlx::kept`] of what takes so many bytes, and whose fault says so.
+    fn roomy<T>(&self, made: Result<T, Fault>, (what, bytes): (&str, usize)) -> Option<T> {
+        let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+        self.kept(made.map_err(|Fault(why)| {
+            let (wanted, active) = (mib(bytes), mib(self.memory().active));
+            Fault(format!("no room for {what} of {wanted} MiB beside {active} MiB in use: {why}"))
+        }))
     }
 
     /// Writes `out`.
@@ -223,9 +260,11 @@ impl Memory for Mlx {
     }
 
     fn vector(&self, values: &[f32]) -> Vector {
-        let made = |dtype| floats(values, &[values.len()])?.astype(dtype)?.constant();
-        // Nothing can go on without it, and there is no pass yet to report it to.
-        let made = |dtype| made(dtype).expect("MLX has memory for a vector");
+        let of = |values: &[f32], dtype| floats(values, &[values.len()])?.astype(dtype)?.constant();
+        let made = |dtype| {
+            let made = self.roomy(of(values, dtype), ("a vector", size_of_val(values)));
+            made.unwrap_or_else(|| of(&[], dtype).expect("an array of nothing takes no memory"))
+        };
         Vector { exact: made(Dtype::F32), native: made(self.dtype) }
     }
 
@@ -235,6 +274,10 @@ impl Memory for Mlx {
 
     fn stage(&self, batch: &Batch, staged: &mut Staged) {
         self.settle();
+        let has_prompts = batch.spans.iter().any(|span| span.rows.len() > 1);
+        if self.rhythm.lock().unwrap_or_else(PoisonError::into_inner).clears_before(has_prompts) {
+            self.clear_cache();
+        }
         *staged = self.kept(Staged::new(batch)).unwrap_or_default();
     }
 
@@ -246,7 +289,7 @@ impl Memory for Mlx {
             })
         });
         // The first fault says more than what followed from it.
-        let fault = self.fault().take().or(result.err());
-        fault.map_or(Ok(()), |fault| Err(DeviceError(fault.to_string())))
+        self.check()?;
+        result.map_err(|fault| DeviceError(fault.to_string()))
     }
 }

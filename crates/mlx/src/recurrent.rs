@@ -132,9 +132,9 @@ impl RecurrentOps for Mlx {
     type States = States;
 
     fn states(&self, spec: &Recurrence, n_slots: usize) -> States {
-        // Before there is a pass, nobody could be told.
-        States::new(spec, n_slots)
-            .unwrap_or_else(|fault| panic!("room for states was not made: {fault}"))
+        let bytes = n_slots.saturating_mul(4 * spec.state_len());
+        self.roomy(States::new(spec, n_slots), ("states", bytes))
+            .unwrap_or_else(|| States::new(spec, 0).expect("no states take no memory"))
     }
 
     fn gated_delta(

@@ -58,8 +58,7 @@ pub(crate) enum Stack {
 }
 
 impl Mlx {
-    /// A weight. Panics where MLX has no memory for it, for nothing can go on without it and there is
-    /// no pass yet to report it to.
+    /// A weight. It has no rows where MLX has no memory for it.
     pub(crate) fn take_over(&self, parts: &[Matrix]) -> Weight {
         let make = || -> Result<Weight, Fault> {
             let mut merged: Vec<Part> = Vec::new();
@@ -70,7 +69,8 @@ impl Mlx {
             }
             Ok(Weight { parts: merged })
         };
-        make().unwrap_or_else(|fault| panic!("a weight was not taken over: {fault}"))
+        let bytes = parts.iter().map(Matrix::n_bytes).sum();
+        self.roomy(make(), ("a weight", bytes)).unwrap_or(Weight { parts: Vec::new() })
     }
 }
 

@@ -13,7 +13,9 @@ use server::{App, ChatService, DEFAULT_ADDRESS, ModelPool, Name, Rules};
 use crate::disk_cache::DiskArgs;
 use crate::edge::EdgeArgs;
 use crate::env::Environment;
-use crate::load::{self, Budget, Crowd, DEFAULT_SEQS, FileLoader, LoadArgs};
+use crate::load::{self, Budget, Crowd, DEFAULT_SEQS, Device, FileLoader, LoadArgs};
+#[cfg(with_mlx)]
+use crate::ranks::{self, Role};
 use crate::service::ServiceArgs;
 use crate::signals;
 use crate::size;
@@ -61,6 +63,11 @@ pub(crate) struct Args {
     /// cut to that; 0 does not cut them
     #[arg(long, default_value_t = 200, value_name = "MS")]
     decode_stall_target_ms: u32,
+    /// Share one model's layers with other machines: each runs this very command under MLX's launcher,
+    /// which numbers them, and the first one serves. It tells the others at this address what to do
+    #[cfg(with_mlx)]
+    #[arg(long, value_name = "IP:PORT")]
+    ranks: Option<SocketAddr>,
     #[command(flatten)]
     service: ServiceArgs,
     #[command(flatten)]
@@ -88,7 +95,41 @@ struct PoolArgs {
 
 pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     args.service.start_log();
+    #[cfg(with_mlx)]
+    if let Some(address) = args.ranks {
+        return on_ranks(address, args, env, out);
+    }
     let ready = Ready::new(args, env)?;
+    serve(ready, out)
+}
+
+/// One of several machines that share a model: serves, or follows the one that does.
+#[cfg(with_mlx)]
+fn on_ranks(
+    address: SocketAddr,
+    mut args: Args,
+    env: &Environment,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let found = find(&args.models, args.pool.model_dir.as_ref(), env)?;
+    let [model] = &found.paths.into_values().collect::<Vec<_>>()[..] else {
+        bail!("--ranks: one model is served by all, and several are named");
+    };
+    match ranks::join(address, &args.load)? {
+        Role::Follow(follower) => {
+            writeln!(out, "rank {} follows rank 0", follower.rank())?;
+            out.flush()?;
+            follower.follow(model)
+        }
+        Role::Lead(lead) => {
+            args.load.ranks = Some(lead.ranks());
+            let device = Device::of_ranks(lead, &args.load);
+            serve(Ready::on(device, args, env)?, out)
+        }
+    }
+}
+
+fn serve(ready: Ready, out: &mut dyn Write) -> Result<()> {
     let what = ready.what.clone();
     let (address, exposed) = (ready.address, ready.exposed);
     on_a_thread(async move {
@@ -129,6 +170,20 @@ pub(super) struct Ready {
 
 impl Ready {
     pub(super) fn new(args: Args, env: &Environment) -> Result<Ready> {
+        Ready::make(args, env, |load| load.device())
+    }
+
+    /// The same on a device that is there already.
+    #[cfg(with_mlx)]
+    fn on(device: Device, args: Args, env: &Environment) -> Result<Ready> {
+        Ready::make(args, env, |_| Ok(device))
+    }
+
+    fn make(
+        args: Args,
+        env: &Environment,
+        device: impl FnOnce(&LoadArgs) -> Result<Device>,
+    ) -> Result<Ready> {
         let edge = args.edge.edge(args.host)?;
         let exposed = !args.host.is_loopback() && edge.keys.is_empty();
         // The port is taken before the model is loaded: a clash shows at once, and clients that
@@ -139,7 +194,7 @@ impl Ready {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let settings = args.service.settings();
-        let (pool, what) = pool(args, env)?;
+        let (pool, what) = pool(args, env, device)?;
         let first = pool.list().into_iter().next();
         let context = first.and_then(|model| model.survey).map(|survey| survey.context as u64);
         let app = App::with_edge(ChatService::of(pool), settings, edge);
@@ -155,7 +210,11 @@ impl Ready {
 }
 
 /// The models, those loaded that are to be there from the start, and what to call all of them.
-fn pool(args: Args, env: &Environment) -> Result<(ModelPool, String)> {
+fn pool(
+    args: Args,
+    env: &Environment,
+    device: impl FnOnce(&LoadArgs) -> Result<Device>,
+) -> Result<(ModelPool, String)> {
     let budget = Budget::of(&args.load);
     let crowd = Crowd {
         seqs: args.max_seqs.into(),
@@ -177,7 +236,8 @@ fn pool(args: Args, env: &Environment) -> Result<(ModelPool, String)> {
         ..Rules::default()
     };
     let origin = Instant::now();
-    let loader = FileLoader::new(paths, args.load, crowd, budget, args.disk.cache(env))?;
+    let device = device(&args.load)?;
+    let loader = FileLoader::new(paths, (args.load, device), crowd, budget, args.disk.cache(env));
     let clock = Box::new(move || origin.elapsed());
     let pool = ModelPool::start(names, Box::new(loader), rules, clock);
     for pin in &args.pool.pin {

@@ -7,7 +7,11 @@ use engine::{Executor, ExecutorShape, ModelExecutor};
 use models::Decoder;
 
 use super::{LoadArgs, Opened};
+#[cfg(with_mlx)]
+use crate::machine::human_bytes;
 use crate::progress::Meter;
+#[cfg(with_mlx)]
+use crate::ranks::Lead;
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -40,6 +44,9 @@ pub(crate) enum Device {
     Cpu(engine::Device<cpu::Cpu>, cpu::Activations),
     #[cfg(with_mlx)]
     Mlx(engine::Device<mlx::Mlx>, mlx::Precision),
+    /// MLX on several machines.
+    #[cfg(with_mlx)]
+    Ranks(Lead, mlx::Precision),
 }
 
 impl Device {
@@ -55,15 +62,21 @@ impl Device {
         Ok(Device::Cpu(cpu::Cpu::new(&options).into(), options.activations))
     }
 
+    /// MLX on this machine and others, of which this is the first.
+    #[cfg(with_mlx)]
+    pub(crate) fn of_ranks(lead: Lead, args: &LoadArgs) -> Device {
+        Device::Ranks(lead, mlx_options(args).precision)
+    }
+
     /// All of the device that decides a bit of what it computes, for the names of what is kept.
     pub(crate) fn arithmetic(&self) -> String {
         match self {
             Device::Cpu(_, activations) => format!("{activations:?}\0cpu"),
             #[cfg(with_mlx)]
-            Device::Mlx(device, precision) => {
-                let mlx = device.backend();
-                format!("{precision:?}\0mlx {} {:?}", mlx.version(), mlx.unit())
-            }
+            Device::Mlx(device, precision) => arithmetic_of_mlx(device.backend(), *precision),
+            // Layers compute what they compute on one machine.
+            #[cfg(with_mlx)]
+            Device::Ranks(lead, precision) => arithmetic_of_mlx(lead.mlx(), *precision),
         }
     }
 
@@ -73,6 +86,10 @@ impl Device {
             Device::Cpu(device, _) => format!("the processor ({})", device.backend().isa()),
             #[cfg(with_mlx)]
             Device::Mlx(device, _) => describe_mlx(device.backend()),
+            #[cfg(with_mlx)]
+            Device::Ranks(lead, _) => {
+                format!("{}, {} times", describe_mlx(lead.mlx()), lead.ranks())
+            }
         }
     }
 
@@ -85,7 +102,14 @@ impl Device {
         match self {
             Device::Cpu(device, _) => load_on(device, opened, shape),
             #[cfg(with_mlx)]
-            Device::Mlx(device, _) => load_on(device, opened, shape),
+            Device::Mlx(device, _) => {
+                let executor = load_on(device, opened, shape)?;
+                // What is not there was noted, and is told now, before anything is computed.
+                device.backend().check()?;
+                Ok(executor)
+            }
+            #[cfg(with_mlx)]
+            Device::Ranks(lead, _) => lead.executor(opened, shape),
         }
     }
 }
@@ -121,6 +145,17 @@ fn load_on<B: Backend>(
 }
 
 #[cfg(with_mlx)]
+fn arithmetic_of_mlx(mlx: &mlx::Mlx, precision: mlx::Precision) -> String {
+    format!("{precision:?}\0mlx {} {:?}", mlx.version(), mlx.unit())
+}
+
+/// MLX as it was asked for, for whoever does more with it than compute.
+#[cfg(with_mlx)]
+pub(crate) fn open_mlx(args: &LoadArgs) -> Result<mlx::Mlx> {
+    Ok(mlx::Mlx::open(&mlx_options(args))?)
+}
+
+#[cfg(with_mlx)]
 fn mlx_options(args: &LoadArgs) -> mlx::Options {
     let precision = match args.mlx_precision {
         Precision::F32 => mlx::Precision::F32,
@@ -135,7 +170,7 @@ fn mlx_options(args: &LoadArgs) -> mlx::Options {
 fn mlx_device(args: &LoadArgs) -> Result<Option<mlx::Mlx>> {
     match args.device {
         Choice::Cpu => Ok(None),
-        Choice::Mlx => Ok(Some(mlx::Mlx::open(&mlx_options(args))?)),
+        Choice::Mlx => open_mlx(args).map(Some),
         Choice::Auto => {
             let found = mlx::Mlx::open(&mlx_options(args)).ok();
             Ok(found.filter(|mlx| mlx.unit() == mlx::Unit::Gpu))
@@ -149,7 +184,9 @@ fn describe_mlx(mlx: &mlx::Mlx) -> String {
         mlx::Unit::Gpu => "the GPU",
         mlx::Unit::Cpu => "the processor, for checking: it is slow",
     };
-    format!("MLX {} on {unit} ({})", mlx.version(), mlx.library().display())
+    let most = mlx.recommended_memory().map(|bytes| human_bytes(bytes as u64));
+    let most = most.map(|most| format!(", {most} of memory at most")).unwrap_or_default();
+    format!("MLX {} on {unit}{most} ({})", mlx.version(), mlx.library().display())
 }
 
 /// What is to be known of MLX on this machine: what it is, or why there is none. Nothing where the

@@ -26,16 +26,17 @@ pub(crate) struct FileLoader {
 }
 
 impl FileLoader {
-    /// Of models by id, all with these choices, within `budget`, that share the cache on disk.
+    /// Of models by id, all with these choices on one device, within `budget`, that share the cache on
+    /// disk.
     pub(crate) fn new(
         paths: BTreeMap<String, PathBuf>,
-        args: LoadArgs,
+        (args, device): (LoadArgs, Device),
         crowd: Crowd,
         budget: Budget,
         disk: Option<DiskCache>,
-    ) -> Result<FileLoader> {
-        let (device, surveyed) = (args.device()?, Mutex::default());
-        Ok(FileLoader { paths, args, crowd, budget, disk, device, surveyed })
+    ) -> FileLoader {
+        let surveyed = Mutex::default();
+        FileLoader { paths, args, crowd, budget, disk, device, surveyed }
     }
 
     fn open(&self, id: &str) -> Result<Opened> {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use backend::KvFormat;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::Limits;
-use models::{Footprint, ModelSpec};
+use models::{Footprint, ModelSpec, Part};
 use weights::{Checkpoint, TokenizerFile, gguf};
 
 use crate::disk_cache::{DiskCache, Identity};
@@ -20,6 +20,8 @@ mod device;
 mod files;
 mod plan;
 
+#[cfg(with_mlx)]
+pub(crate) use device::open_mlx;
 pub(crate) use device::{Choice, Device, about_mlx};
 pub(crate) use files::{FileLoader, find_models};
 pub(crate) use plan::{Budget, DoesNotFit, Plan, Wanted};
@@ -59,6 +61,9 @@ pub(crate) struct LoadArgs {
     /// Multiply with f32 activations instead of 8-bit ones: slower, for checking
     #[arg(long)]
     pub(crate) exact_activations: bool,
+    /// Machines that share every model, where there are several.
+    #[arg(skip)]
+    pub(crate) ranks: Option<usize>,
 }
 
 /// More threads than this only stand in each other's way, unless the machine has more processors.
@@ -180,10 +185,15 @@ impl Opened {
         if let Some(asked) = args.context.filter(|asked| !(1..=most).contains(asked)) {
             bail!("--context {asked} is out of range: this model was made for 1 to {most} tokens");
         }
-        let footprint = Footprint::of(&made_for, &checkpoint)?;
+        // Of several machines this is the first, and others have as much room.
+        let part = args.ranks.map(|ranks| Part::of(&made_for, 0, ranks)).transpose()?;
+        let (own, footprint) = match &part {
+            None => (made_for.clone(), Footprint::of(&made_for, &checkpoint)?),
+            Some(part) => (made_for.part(part), Footprint::of_part(&made_for, part, &checkpoint)?),
+        };
         let text_files = checkpoint.text.tokenizer.as_ref().map_or(0, |t| t.n_bytes() as u64);
         let text_bytes = text_files * TEXT_BYTES_PER_FILE_BYTE;
-        let wanted = Wanted { spec: &made_for, footprint, text_bytes, crowd };
+        let wanted = Wanted { spec: &own, footprint, text_bytes, crowd };
         let (plan, why) = match Plan::new(&wanted, args, budget) {
             Ok(plan) => (plan, None),
             Err(why) => (*why.asked, Some(why)),

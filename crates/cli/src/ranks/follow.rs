@@ -23,6 +23,9 @@ const ATTEMPTS: usize = 100;
 /// How long between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a pass that is being computed may take to end when the first rank has ended.
+const FAREWELL: Duration = Duration::from_secs(3);
+
 /// One of the others.
 pub(crate) struct Follower {
     device: engine::Device<mlx::Mlx>,
@@ -69,23 +72,30 @@ impl Follower {
         let (path, failed) = (path.to_owned(), Arc::new(AtomicBool::new(false)));
         // When it ends, also by a panic, whoever reads there hears of it.
         let answers = Closing(stream.try_clone()?, Arc::clone(&failed));
+        let (over, ended) = channel::<()>();
         thread::spawn(move || {
+            // Goes last, when nothing of MLX is held any more.
+            let _over = over;
             let part = Own { device, rank, ranks, path: &path };
             if let Err(why) = part.work(&orders, answers) {
                 eprintln!("rank {rank} failed: {}", crate::one_line(&why));
             }
         });
-        loop {
+        let last = loop {
             match Frame::read(&mut stream) {
                 Ok(Some(frame)) => {
                     // Where nobody computes any more, the next read ends this.
                     let _ = jobs.send(Order::of(frame)?);
                 }
                 Ok(None) if failed.load(Ordering::SeqCst) => bail!("rank {rank} has failed"),
-                Ok(None) => return Ok(()),
-                Err(garbled) => return Err(garbled).context("rank 0 is gone"),
+                Ok(None) => break Ok(()),
+                Err(garbled) => break Err(garbled).context("rank 0 is gone"),
             }
-        }
+        };
+        // MLX must not be in use when the process takes it down, unless it waits for somebody for ever.
+        drop(jobs);
+        let _ = ended.recv_timeout(FAREWELL);
+        last
     }
 }
 

@@ -131,11 +131,12 @@ impl Lead {
         let (vocab, window) = (spec.vocab, spec.window());
         let (jobs, orders) = channel();
         let say = others.say.clone();
-        thread::spawn(move || work(own, &orders, &say));
+        let own = Some(thread::spawn(move || work(own, &orders, &say)));
+        let jobs = Some(jobs);
         drop(others);
         let others = Arc::clone(&self.others);
         let max_positions = spec.max_positions;
-        Ok(Box::new(Ranked { others, jobs, bytes, vocab, max_positions, window, shape }))
+        Ok(Box::new(Ranked { others, jobs, own, bytes, vocab, max_positions, window, shape }))
     }
 }
 
@@ -226,8 +227,10 @@ impl Others {
 /// A model on all ranks.
 struct Ranked {
     others: Arc<Mutex<Others>>,
-    /// Orders for this rank's own part.
-    jobs: Sender<Order>,
+    /// Orders for this rank's own part, until this is dropped.
+    jobs: Option<Sender<Order>>,
+    /// What computes that part.
+    own: Option<thread::JoinHandle<()>>,
     /// Bytes of a block of both groups and of a state, rank by rank.
     bytes: Vec<[usize; 3]>,
     vocab: usize,
@@ -262,7 +265,7 @@ impl Ranked {
     ) -> Result<(Vec<Vec<u8>>, Vec<f32>), DeviceError> {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         others.tell(&order)?;
-        if self.jobs.send(order(0)).is_err() {
+        if self.jobs.as_ref().is_none_or(|jobs| jobs.send(order(0)).is_err()) {
             return Err(others.end("rank 0 failed: its thread has ended".to_owned()));
         }
         let ((own, logits), answers) = others.answers(true)?;
@@ -314,8 +317,14 @@ impl Ranked {
 impl Drop for Ranked {
     fn drop(&mut self) {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where nobody is there any more, nobody has to forget anything.
-        let _ = others.tell(|_| Order::Unload);
+        self.jobs = None;
+        // Where somebody is gone, nobody has to forget anything, and this rank may wait for ever.
+        if others.tell(|_| Order::Unload).is_ok()
+            && let Some(own) = self.own.take()
+        {
+            // A panic there was told when it happened.
+            let _ = own.join();
+        }
     }
 }
 

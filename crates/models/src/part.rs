@@ -40,7 +40,9 @@ impl Part {
     /// are several residual streams.
     pub fn of(spec: &ModelSpec, rank: usize, ranks: usize) -> Result<Part, Error> {
         let places: Vec<usize> = match (&spec.layer_inputs, &spec.streams) {
-            (None, Streams::One) => (1..spec.layers.len()).filter(|at| spec.parts_at(*at)).collect(),
+            (None, Streams::One) => {
+                (1..spec.layers.len()).filter(|at| spec.parts_at(*at)).collect()
+            }
             _ => Vec::new(),
         };
         if places.len() + 1 < ranks || rank >= ranks {

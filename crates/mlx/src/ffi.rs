@@ -491,9 +491,11 @@ fn with_list<T>(arrays: &[&Array], f: impl FnOnce(RawVector) -> T) -> Result<T, 
     }
 }
 
-/// Sizes as MLX counts them.
-fn ints(sizes: &[usize]) -> Vec<c_int> {
-    let int = |n: &usize| c_int::try_from(*n).expect("an array has fewer than 2^31 rows");
+/// Sizes as MLX counts them: no axis has 2^31 numbers.
+fn ints(sizes: &[usize]) -> Result<Vec<c_int>, Fault> {
+    let int = |n: &usize| {
+        c_int::try_from(*n).map_err(|_| Fault(format!("an axis of {n} numbers is too long")))
+    };
     sizes.iter().map(int).collect()
 }
 
@@ -514,7 +516,7 @@ impl Array {
     pub(crate) fn new(data: &[u8], shape: &[usize], dtype: Dtype) -> Result<Array, Fault> {
         let n = shape.iter().product::<usize>() * dtype.n_bytes();
         assert_eq!(data.len(), n, "as many bytes as {shape:?} of {dtype:?} has");
-        let shape = ints(shape);
+        let shape = ints(shape)?;
         let data = if data.is_empty() { null() } else { data.as_ptr().cast() };
         // SAFETY: `data` has as many bytes as the shape says, and is copied.
         let raw = unsafe {

@@ -13,34 +13,32 @@ fn mlx() -> Mlx {
     Mlx::open(&options).expect("the library that HEARTH_MLX names")
 }
 
-/// More than any machine can address.
+/// More than MLX can count. It says nothing itself where the processor has no memory, so that cannot be
+/// tried here.
 #[test]
 fn no_room_is_an_error_with_numbers() {
     let mlx = mlx();
     let shape = Attention {
-        heads: 256,
-        kv_heads: 256,
-        head_dim: 512,
-        values: Values::Own(512),
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 8,
+        values: Values::Own(8),
         scale: 1.0,
         window: None,
         growth: None,
         soft_cap: None,
     };
-    let n_blocks = (1 << 26) - 1;
-    let pages = mlx.pages(&shape, KvFormat::F16, n_blocks);
+    mlx.pages(&shape, KvFormat::F16, 1 << 26);
     let error = mlx.check().unwrap_err().to_string();
-    assert!(error.contains("no room for keys and values of 1073741808 MiB beside"), "{error}");
+    let expected = "no room for keys and values of 65536 MiB beside";
+    assert!(error.contains(expected) && error.contains("2147483648"), "{error}");
     assert!(mlx.check().is_ok(), "said once");
-    drop(pages);
-    let conv = Recurrence::ShortConv(ShortConv { cols: 1 << 20, taps: 4 });
-    let states = mlx.states(&conv, 1 << 30);
+    let conv = Recurrence::ShortConv(ShortConv { cols: 8, taps: 2 });
+    mlx.states(&conv, 1 << 31);
     let error = mlx.check().unwrap_err().to_string();
-    assert!(error.contains("no room for states of"), "{error}");
-    drop(states);
+    assert!(error.contains("no room for states of 65536 MiB beside"), "{error}");
     // It can still be used.
     mlx.pages(&shape, KvFormat::F16, 1);
     mlx.vector(&[1.0, 2.0]);
     assert!(mlx.check().is_ok());
-    assert!(mlx.memory().active > 0);
 }

@@ -175,26 +175,26 @@ impl Array {
     }
 
     pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Array, Fault> {
-        let (shape, f) = (ints(shape), symbols().mlx_reshape);
+        let (shape, f) = (ints(shape)?, symbols().mlx_reshape);
         // SAFETY: as above; as many sizes are readable.
         made(|out, s| unsafe { f(out, self.0, shape.as_ptr(), shape.len(), s) })
     }
 
     pub(crate) fn broadcast(&self, shape: &[usize]) -> Result<Array, Fault> {
-        let (shape, f) = (ints(shape), symbols().mlx_broadcast_to);
+        let (shape, f) = (ints(shape)?, symbols().mlx_broadcast_to);
         // SAFETY: as above.
         made(|out, s| unsafe { f(out, self.0, shape.as_ptr(), shape.len(), s) })
     }
 
     /// Axis `i` of the result is axis `axes[i]`.
     pub(crate) fn transpose(&self, axes: &[usize]) -> Result<Array, Fault> {
-        let (axes, f) = (ints(axes), symbols().mlx_transpose_axes);
+        let (axes, f) = (ints(axes)?, symbols().mlx_transpose_axes);
         // SAFETY: as above.
         made(|out, s| unsafe { f(out, self.0, axes.as_ptr(), axes.len(), s) })
     }
 
     pub(crate) fn zeros(shape: &[usize], dtype: Dtype) -> Result<Array, Fault> {
-        let shape = ints(shape);
+        let shape = ints(shape)?;
         // SAFETY: as above.
         made(|out, s| unsafe {
             (symbols().mlx_zeros)(out, shape.as_ptr(), shape.len(), dtype as c_int, s)
@@ -209,7 +209,7 @@ impl Array {
         }
         let mut start = vec![0; stop.len()];
         (start[axis], stop[axis]) = (range.start, range.end);
-        let (start, stop, steps) = (ints(&start), ints(&stop), vec![1; start.len()]);
+        let (start, stop, steps) = (ints(&start)?, ints(&stop)?, vec![1; start.len()]);
         let (n, f) = (start.len(), symbols().mlx_slice);
         // SAFETY: as above.
         made(|out, s| unsafe {
@@ -222,7 +222,7 @@ impl Array {
         let mut stop = self.shape();
         let mut start = vec![0; stop.len()];
         (start[0], stop[0]) = (first, first + rows.dim(0));
-        let (start, stop, steps) = (ints(&start), ints(&stop), vec![1; start.len()]);
+        let (start, stop, steps) = (ints(&start)?, ints(&stop)?, vec![1; start.len()]);
         let (n, f) = (start.len(), symbols().mlx_slice_update);
         // SAFETY: as above.
         made(|out, s| unsafe {

@@ -78,7 +78,7 @@ impl Group {
         dtype: Dtype,
         from: usize,
     ) -> Result<Array, Fault> {
-        let (shape, f) = (ints(shape), symbols().mlx_distributed_recv);
+        let (shape, f) = (ints(shape)?, symbols().mlx_distributed_recv);
         let (dtype, from) = (dtype as c_int, from as c_int);
         // SAFETY: as above; as many sizes are readable.
         made_on(stream()?, |out, s| unsafe {

@@ -41,7 +41,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn start(home: &Home) -> Pair {
+    fn start(home: &mut Home) -> Pair {
         let (library, at) = (library(), addresses(3));
         let hosts = home.path().join("hosts.json");
         std::fs::write(&hosts, serde_json::json!([[at[0]], [at[1]]]).to_string()).unwrap();
@@ -55,7 +55,9 @@ impl Pair {
         let mut second = home.command(&args, &vars("1"));
         second.stdout(Stdio::piped()).stderr(Stdio::piped());
         let second = Served(second.spawn().unwrap());
-        Pair { first: Server::start_with(home, &flags, &vars("0")), second }
+        let hosts = hosts.to_str().unwrap().to_owned();
+        home.set(vec![("MLX_RANK", "0".to_owned()), ("MLX_HOSTFILE", hosts)]);
+        Pair { first: Server::start(home, &flags), second }
     }
 
     /// How the second one ends by itself, and what it has printed.
@@ -105,13 +107,13 @@ fn alone_twice(home: &Home) -> [Vec<(Value, Value)>; 2] {
 #[test]
 fn two_processes_say_what_one_says() {
     for name in ["llama", "qwen3_next", "gemma3_text"] {
-        let homes = [Home::new(), Home::new()];
+        let mut homes = [Home::new(), Home::new()];
         for home in &homes {
             write_model_of(models::tiny::config(name).unwrap(), &home.path().join("model"));
         }
         let expected = alone_twice(&homes[0]);
         assert!(expected[0][2].1.as_u64() > Some(0), "{name}: a prefix is found again");
-        let Pair { first, mut second } = Pair::start(&homes[1]);
+        let Pair { first, mut second } = Pair::start(&mut homes[1]);
         assert_eq!(answers(&first), expected[0], "{name}");
         end(first);
         let log = rest(second.0.stderr.take().unwrap());
@@ -126,8 +128,8 @@ fn two_processes_say_what_one_says() {
 
 #[test]
 fn who_is_lost_is_an_error_and_nobody_hangs() {
-    let home = Home::new();
-    let Pair { first, mut second } = Pair::start(&home);
+    let mut home = Home::new();
+    let Pair { first, mut second } = Pair::start(&mut home);
     let mut stream = first.stream();
     second.0.kill().unwrap();
     let said = rest(&mut stream);
@@ -144,8 +146,8 @@ fn who_is_lost_is_an_error_and_nobody_hangs() {
 
 #[test]
 fn others_end_when_the_first_one_dies() {
-    let home = Home::new();
-    let pair = Pair::start(&home);
+    let mut home = Home::new();
+    let pair = Pair::start(&mut home);
     // In the middle of passes.
     let _stream = pair.first.stream();
     pair.first.signal("KILL");

@@ -9,11 +9,17 @@ use weights::{ConvertOptions, Repacking};
 const TOKENIZER: &[u8] = include_bytes!("../../../text/tests/fixtures/bytelevel.json");
 
 /// Empty caches, and no variables but the necessary ones.
-pub(crate) struct Home(TempDir);
+pub(crate) struct Home(TempDir, Vec<(&'static str, String)>);
 
 impl Home {
     pub(crate) fn new() -> Home {
-        Home(tempfile::tempdir().unwrap())
+        Home(tempfile::tempdir().unwrap(), Vec::new())
+    }
+
+    /// With these variables for every command from now on.
+    #[allow(dead_code, reason = "not all tests need some")]
+    pub(crate) fn set(&mut self, vars: Vec<(&'static str, String)>) {
+        self.1 = vars;
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -29,6 +35,7 @@ impl Home {
             .env("HOME", self.path())
             .env("HF_HOME", self.path().join("hf"))
             .env("HEARTH_CACHE", self.path().join("hearth"))
+            .envs(self.1.iter().map(|(name, value)| (name, value)))
             .envs(vars.iter().copied())
             .stdin(Stdio::null());
         command

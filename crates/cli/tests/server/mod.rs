@@ -15,18 +15,13 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(home: &Home, more: &[&str]) -> Server {
-        Server::start_with(home, more, &[])
-    }
-
-    /// The same with these variables.
-    pub(crate) fn start_with(home: &Home, more: &[&str], vars: &[(&str, &str)]) -> Server {
         let model = home.path().join("model");
         if !model.exists() {
             write_model(&model);
         }
         let mut args = vec!["serve", model.to_str().unwrap(), "--port", "0", "--threads", "1"];
         args.extend(more);
-        let (process, address) = Served::start(home.command(&args, vars).stderr(Stdio::piped()));
+        let (process, address) = Served::start(home.command(&args, &[]).stderr(Stdio::piped()));
         Server { process, address }
     }
 

@@ -212,7 +212,10 @@ fn whatever_is_sent_is_answered_or_refused() {
     }
     assert_eq!(refused, "");
     let strategy = (any::<Index>(), proptest::collection::vec(harm(), 1..4));
-    proptest!(ProptestConfig::with_cases(300), |((which, harms) in strategy)| {
+    // One server gets all of them, so a failure would not be found again by its own body alone: they are
+    // the same in every run.
+    let rng_seed = proptest::test_runner::RngSeed::Fixed(7);
+    proptest!(ProptestConfig { rng_seed, failure_persistence: None, ..ProptestConfig::with_cases(300) }, |((which, harms) in strategy)| {
         let all = bodies();
         let (path, body) = all[which.index(all.len())].clone();
         runtime.block_on(check(&app, path, harmed(body, &harms)));

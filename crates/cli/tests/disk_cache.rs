@@ -9,7 +9,7 @@ mod server;
 
 use common::Home;
 use serde_json::Value;
-use server::{Server, rest};
+use server::{Server, rest, wait_until};
 
 /// The body of a response that must be a success.
 fn ask(server: &Server, method: &str, path: &str, body: &str) -> Value {
@@ -32,7 +32,8 @@ fn complete(server: &Server) -> (Value, u64, u64) {
 /// Waits until a server that was started again has found what is on disk: it looks through its folder while
 /// it serves, and computes what it has not come to.
 fn wait_for_disk(server: &Server) {
-    while ask(server, "GET", "/v1/cache/stats", "")["models"][0]["disk"]["blocks"] == 0 {}
+    let stats = || ask(server, "GET", "/v1/cache/stats", "");
+    wait_until(|| stats()["models"][0]["disk"]["blocks"] != 0);
 }
 
 /// Stops it and returns its log.

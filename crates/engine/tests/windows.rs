@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::*;
 use hearth_engine::{DiskOptions, Engine, Miss, Panes, Usage};
@@ -169,6 +169,57 @@ fn started(dir: &Path, layers: Layers, n_windowed: usize) -> Engine {
     engine.keep_on_disk(&disk).unwrap();
     engine.flush();
     engine
+}
+
+/// Files below a directory, with their bytes.
+fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        match entry.file_type().unwrap().is_dir() {
+            true => files.extend(self::files(&path)),
+            false => files.push((path.clone(), std::fs::read(path).unwrap())),
+        }
+    }
+    files
+}
+
+/// Whichever record is damaged, of a block or of a window, what it held is computed anew.
+#[test]
+fn a_damaged_window_on_disk_is_computed_anew() {
+    for layers in [MIXED, Layers::Windowed(WINDOW)] {
+        let dir = tempfile::tempdir().unwrap();
+        let ask = Ask::greedy(&prompt(470, 0), 3);
+        let mut engine = started(dir.path(), layers, 4 * LEAST);
+        let answer = submit(&mut engine, &ask);
+        run(&mut engine);
+        outcome(answer);
+        engine.flush();
+        let n_written = engine.stats().disk.unwrap().written as usize;
+        drop(engine);
+        let whole = files(dir.path());
+        let (path, bytes) = whole.iter().max_by_key(|(_, bytes)| bytes.len()).unwrap();
+        let mut n_damaged = 0;
+        for record in 0..n_written {
+            let mut damaged = bytes.clone();
+            damaged[(2 * record + 1) * bytes.len() / (2 * n_written)] ^= 0x10;
+            std::fs::write(path, damaged).unwrap();
+            let mut engine = started(dir.path(), layers, 4 * LEAST);
+            let answer = submit(&mut engine, &ask);
+            run(&mut engine);
+            assert_eq!(
+                outcome(answer).said(),
+                expected(layers, &ask).said(),
+                "{layers:?} {record}"
+            );
+            n_damaged += engine.stats().disk.unwrap().damaged;
+            // What was computed anew was written too.
+            drop(engine);
+            files(dir.path()).iter().for_each(|(path, _)| std::fs::remove_file(path).unwrap());
+            whole.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+        }
+        assert!(n_damaged > n_written as u64 / 2, "{layers:?}: {n_damaged} of {n_written} seen");
+    }
 }
 
 /// From disk comes every block, and of layers with a window those of the last one.

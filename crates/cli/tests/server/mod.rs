@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::common::{Home, write_model};
 use crate::served::Served;
@@ -59,7 +60,7 @@ impl Server {
     /// Waits until `/readyz` says so.
     pub(crate) fn wait_for_draining(&self) {
         let ready = || rest(self.send("GET", "/readyz", ""));
-        while ready().starts_with("HTTP/1.1 200") {}
+        wait_until(|| !ready().starts_with("HTTP/1.1 200"));
         assert!(ready().contains("draining"));
     }
 
@@ -67,6 +68,15 @@ impl Server {
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let log = rest(self.process.0.stderr.take().unwrap());
         (self.process.0.wait().unwrap().code(), log)
+    }
+}
+
+/// Asks again and again, for a minute at most.
+pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never came to be");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

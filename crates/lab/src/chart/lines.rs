@@ -1,4 +1,4 @@
-//! Charts of a value over an axis: contexts, users, turns.
+//! Charts of a value over an axis: contexts, users, rates. Those over the turns of a run are in `turns`.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,34 @@ use super::axes::{Frame, Scale, tokens};
 use super::svg::{Stroke, Svg};
 use super::{COLORS, Drawn, Look, PLOT, Source, WIDTH};
 use crate::measure::Measure;
-use crate::record::Expects;
 use crate::results::summary;
-use crate::stats::{Summary, median};
+use crate::stats::Summary;
 
 /// A series.
-struct Line {
-    label: String,
-    look: Look,
-    stroke: Stroke,
-    points: Vec<Point>,
+pub(super) struct Line {
+    pub(super) label: String,
+    pub(super) look: Look,
+    pub(super) stroke: Stroke,
+    pub(super) points: Vec<Point>,
 }
 
-struct Point {
-    x: f64,
-    y: f64,
+pub(super) struct Point {
+    pub(super) x: f64,
+    pub(super) y: f64,
     /// Where the value lies; nothing where that is unknown.
-    ci: Option<[f64; 2]>,
+    pub(super) ci: Option<[f64; 2]>,
 }
 
 /// What a chart says beside its lines.
-struct Words {
-    title: &'static str,
-    note: &'static str,
-    x: &'static str,
-    y: &'static str,
+pub(super) struct Words {
+    pub(super) title: &'static str,
+    pub(super) note: &'static str,
+    pub(super) x: &'static str,
+    pub(super) y: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum YScale {
+pub(super) enum YScale {
     FromZero,
     Log,
 }
@@ -96,6 +95,17 @@ impl Source<'_> {
     }
 
     fn chart(&self, words: &Words, lines: &[Line], scale: YScale) -> Option<Drawn> {
+        self.chart_with(words, lines, scale, &tokens)
+    }
+
+    /// A chart whose places on the axis are called what `x_text` says.
+    pub(super) fn chart_with(
+        &self,
+        words: &Words,
+        lines: &[Line],
+        scale: YScale,
+        x_text: &dyn Fn(f64) -> String,
+    ) -> Option<Drawn> {
         let points = || lines.iter().flat_map(|line| &line.points);
         points().next()?;
         let mut steps: Vec<f64> = points().map(|point| point.x).collect();
@@ -117,7 +127,7 @@ impl Source<'_> {
         let (mut svg, top) = self.begin(words.title, &note, &legend);
         let x = Scale::Steps(steps);
         let frame = Frame { x, y, left: 84.0, right: WIDTH - 24.0, top, bottom: top + PLOT };
-        frame.draw(&mut svg, &tokens, [self.say(words.x), self.say(words.y)]);
+        frame.draw(&mut svg, x_text, [self.say(words.x), self.say(words.y)]);
         let n = lines.iter().filter(|line| line.stroke != Stroke::Dashed).count();
         for (i, line) in lines.iter().enumerate() {
             // Intervals at the same place stand side by side.
@@ -158,9 +168,8 @@ fn with_interval(summary: &Summary) -> (f64, Option<[f64; 2]>) {
 }
 
 const HIGHER: &str = "Marks are medians; bars are 95 % intervals.|Higher is better.";
-const LOWER_LOG: &str =
+pub(super) const LOWER_LOG: &str =
     "Marks are medians; bars are 95 % intervals.|Lower is better.|The scale is logarithmic.";
-const LOWER: &str = "Marks are medians; bars are 95 % intervals.|Lower is better.";
 
 pub(super) fn decode(source: &Source) -> Option<Drawn> {
     let words =
@@ -247,31 +256,24 @@ pub(super) fn roofline(source: &Source) -> Option<Drawn> {
     source.chart(&words, &lines, YScale::FromZero)
 }
 
-/// Of every turn of a conversation, not of the run as a whole.
-pub(super) fn chat(source: &Source) -> Option<Drawn> {
-    let words =
-        Words { title: "Time to first token by turn of a chat", note: LOWER, x: "turn", y: "ms" };
-    let lines = source.looks().into_iter().map(|(arm, look)| {
-        let mut turns: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-        for judged in &source.results.runs {
-            let run = &judged.run;
-            if run.model != source.model || run.arm != arm || run.cell.workload != "chat" {
-                continue;
-            }
-            for turn in run.turns.iter().filter(|turn| turn.expects != Expects::Restarted) {
-                if let Some(ms) = turn.ttft_ms().filter(|_| turn.error.is_none()) {
-                    turns.entry(turn.turn + 1).or_default().push(ms);
-                }
-            }
-        }
-        let point = |(turn, values): (u32, Vec<f64>)| {
-            let ci = Summary::of(values.clone()).map(|summary| summary.ci);
-            Point { x: f64::from(turn), y: median(&values), ci }
-        };
-        let points: Vec<Point> = turns.into_iter().map(point).collect();
-        let stroke = if look.hollow { Stroke::Thin } else { Stroke::Full };
-        Line { label: arm.to_owned(), look, stroke, points }
-    });
-    let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
+pub(super) fn arrivals(source: &Source) -> Option<Drawn> {
+    let words = Words {
+        title: "Slowest twentieth of first tokens by rate of arrival",
+        note: LOWER_LOG,
+        x: "requests per minute",
+        y: "ms",
+    };
+    let lines = source.over("rate", Measure::TtftP95, with_interval);
+    source.chart(&words, &lines, YScale::Log)
+}
+
+pub(super) fn goodput(source: &Source) -> Option<Drawn> {
+    let words = Words {
+        title: "Answers that kept the target by rate of arrival",
+        note: HIGHER,
+        x: "requests per minute",
+        y: "answers per second",
+    };
+    let lines = source.over("rate", Measure::Goodput, with_interval);
     source.chart(&words, &lines, YScale::FromZero)
 }

@@ -9,6 +9,7 @@ mod lines;
 mod png;
 mod svg;
 mod timeline;
+mod turns;
 
 use std::path::Path;
 
@@ -124,7 +125,12 @@ const CHARTS: &[(&str, Draw)] = &[
     ("gaps", distributions::gaps),
     ("throughput", lines::throughput),
     ("per-user", lines::per_user),
-    ("chat", lines::chat),
+    ("arrivals", lines::arrivals),
+    ("goodput", lines::goodput),
+    ("chat", turns::chat),
+    ("rag", turns::rag),
+    ("tools", turns::tools),
+    ("restart", turns::restart),
     ("roofline", lines::roofline),
     ("timeline", timeline::timeline),
 ];

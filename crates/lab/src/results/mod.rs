@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::flag::Flag;
 use crate::journal;
 use crate::measure::{Context, Measure, Values};
-use crate::record::{Cell, Costs, Lab, Machine, Phase, Record, Run, Start, Stop};
+use crate::record::{Cell, Costs, Lab, Machine, Phase, Record, Run, Start, Stop, Turn};
 use crate::run::records_path;
 use crate::stats::Summary;
 
@@ -230,10 +230,16 @@ impl Results {
 }
 
 impl Judged {
+    /// Its requests whose numbers may be used.
+    pub fn sound(&self) -> impl Iterator<Item = &Turn> {
+        let judged = self.run.turns.iter().zip(&self.each);
+        judged.filter(|(_, flags)| !flags.iter().any(Flag::is_fatal)).map(|(turn, _)| turn)
+    }
+
     fn of(run: Run, context: &Context, template: Option<u32>) -> Judged {
         let (each, flags) = run.flags(context, template);
         let sound: Vec<bool> = each.iter().map(|flags| !flags.iter().any(Flag::is_fatal)).collect();
-        let of = |turn: &crate::record::Turn| {
+        let of = |turn: &Turn| {
             run.turns.iter().position(|other| std::ptr::eq(other, turn)).is_some_and(|i| sound[i])
         };
         let values = run.measures(context, of);

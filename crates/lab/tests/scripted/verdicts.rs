@@ -36,6 +36,11 @@ fn answer(rng: &mut Rng, context: u64, pace: f64) -> Script {
 
 /// Five blocks, in which the machine drifts by 3 %; every run is off by 1 % for itself.
 fn measure(folder: &Path, seed: u64) -> Results {
+    measure_with(folder, seed, 1.05)
+}
+
+/// The same with an arm `sleepy` that is so many times as slow.
+fn measure_with(folder: &Path, seed: u64, sleepy: f64) -> Results {
     let (mut journal, _) = Journal::open(&records_path(folder)).unwrap();
     let mut write = |record: Record| journal.write(&record).unwrap();
     write(Record::Lab(Lab {
@@ -54,7 +59,7 @@ fn measure(folder: &Path, seed: u64) -> Results {
     let mut rng = Rng::new(seed);
     for block in 0..5 {
         let drift = (0.03 * rng.normal()).exp();
-        for (arm, slower) in [("plain", 1.0), ("plain again", 1.0), ("sleepy", 1.05)] {
+        for (arm, slower) in [("plain", 1.0), ("plain again", 1.0), ("sleepy", sleepy)] {
             let start = Start {
                 arm: arm.to_owned(),
                 model: "m".to_owned(),
@@ -134,6 +139,31 @@ fn a_second_time_is_no_different_from_the_first() {
     assert_eq!(decode.len(), 3 * CONTEXTS.len());
     let different = |verdict: &&Verdict| matches!(verdict, Verdict::Faster | Verdict::Slower);
     assert_eq!(decode.iter().filter(different).count(), 0, "{decode:?}");
+}
+
+/// The same plan twice: where the first time says faster or slower, so does the second.
+#[test]
+fn a_second_time_says_the_same() {
+    let (mut same, mut n) = (0, 0);
+    for seed in 0..10 {
+        let verdicts = |seed| {
+            let folder = tempfile::tempdir().unwrap();
+            let results = measure_with(folder.path(), seed, 1.1);
+            let all = within(&results, "plain");
+            ["sleepy", "plain again"]
+                .map(|arm| decode_of(&all, arm).iter().map(|one| one.verdict).collect::<Vec<_>>())
+        };
+        let (first, second) = (verdicts(seed), verdicts(seed + 1000));
+        for (one, other) in first.iter().flatten().zip(second.iter().flatten()) {
+            n += 1;
+            same += usize::from(one == other);
+            let opposite = [Verdict::Faster, Verdict::Slower];
+            assert!(one == other || !(opposite.contains(one) && opposite.contains(other)));
+        }
+        assert!(first[0].iter().chain(&second[0]).all(|verdict| *verdict == Verdict::Slower));
+    }
+    assert_eq!(n, 10 * 2 * CONTEXTS.len());
+    assert!(same * 10 >= n * 9, "{same} of {n} the same");
 }
 
 #[test]

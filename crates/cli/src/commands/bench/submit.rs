@@ -183,6 +183,33 @@ mod tests {
                   "tok_s_sd": 1.0, "tok_s_runs": [3.0, 1.0, 2.0]}]
     }"#;
 
+    /// By the published schema, as others would do it. The schema cannot say what depends on other fields:
+    /// the number of rates, and which of them is the median.
+    #[test]
+    fn the_schema_says_what_is_written() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/submit.schema.json");
+        let schema = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        jsonschema::meta::validate(&schema).unwrap();
+        let schema = jsonschema::validator_for(&schema).unwrap();
+        let is_valid = |text: &str| schema.is_valid(&serde_json::from_str(text).unwrap());
+        let written: Payload = serde_json::from_str(TEXT).unwrap();
+        assert!(is_valid(&written.text().unwrap()));
+        for (from, to) in [
+            ("\"schema\": 1", "\"schema\": 2"),
+            ("\"measured\": 1", "\"measured\": 1, \"more\": 1"),
+            ("\"threads\": 2,", ""),
+            ("\"cpu\": \"x\"", "\"cpu\": 1"),
+            ("[3.0, 1.0, 2.0]", "[3.0, -1.0, 2.0]"),
+            ("[3.0, 1.0, 2.0]", "[]"),
+            ("\"decode\"", "\"dreaming\""),
+            ("\"n_gen\": 8", "\"n_gen\": 0"),
+            ("\"n_gen\": 8", "\"n_gen\": 8.5"),
+        ] {
+            assert!(TEXT.contains(from), "{from}");
+            assert!(!is_valid(&TEXT.replace(from, to)), "{to}");
+        }
+    }
+
     #[test]
     fn a_payload_is_checked() {
         check(TEXT).unwrap();

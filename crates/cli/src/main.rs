@@ -15,6 +15,7 @@ mod service;
 mod signals;
 mod size;
 mod store;
+mod tuned;
 
 use std::process::ExitCode;
 

@@ -17,6 +17,7 @@ use crate::env::Environment;
 use crate::load::{self, Crowd, LoadArgs, Opened};
 use crate::signals;
 use crate::store::catalog::DEFAULT_ALIAS;
+use crate::tuned::TunedArgs;
 
 const EXAMPLES: &str = r#"Examples:
   hearth chat
@@ -56,6 +57,8 @@ pub(crate) struct Args {
     /// Print speed and seed after each answer
     #[arg(long, short)]
     verbose: bool,
+    #[command(flatten)]
+    tuned: TunedArgs,
     #[command(flatten)]
     load: LoadArgs,
 }
@@ -104,7 +107,7 @@ struct RequestSettings {
     verbose: bool,
 }
 
-pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
+pub(super) fn run(mut args: Args, env: &Environment, out: &mut dyn Write) -> Result<()> {
     let (model, prompt) = match (args.model, args.prompt) {
         (Some(only), None) if is_prompt(&only) => (None, Some(only)),
         pair => pair,
@@ -115,6 +118,9 @@ pub(super) fn run(args: Args, env: &Environment, out: &mut dyn Write) -> Result<
         given => given,
     };
     let path = super::resolve(&name, env)?;
+    if let Some(said) = args.tuned.fill(&name, &mut args.load, env) {
+        eprintln!("{said}");
+    }
     let opened = Opened::new(&path, &args.load, Crowd::ONE)?;
     let id = load::model_id(&name);
     let name = Name { id: id.clone(), aliases: Vec::new() };

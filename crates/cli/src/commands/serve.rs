@@ -20,6 +20,7 @@ use crate::service::ServiceArgs;
 use crate::signals;
 use crate::size;
 use crate::store::catalog::DEFAULT_ALIAS;
+use crate::tuned::TunedArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,6 +73,8 @@ pub(crate) struct Args {
     service: ServiceArgs,
     #[command(flatten)]
     disk: DiskArgs,
+    #[command(flatten)]
+    tuned: TunedArgs,
     #[command(flatten)]
     load: LoadArgs,
 }
@@ -211,10 +214,17 @@ impl Ready {
 
 /// The models, those loaded that are to be there from the start, and what to call all of them.
 fn pool(
-    args: Args,
+    mut args: Args,
     env: &Environment,
     device: impl FnOnce(&LoadArgs) -> Result<Device>,
 ) -> Result<(ModelPool, String)> {
+    // All models share the device, so the first one's settings are everybody's.
+    let default = args.pool.model_dir.is_none().then_some(DEFAULT_ALIAS);
+    if let Some(first) = args.models.first().map(String::as_str).or(default)
+        && let Some(said) = args.tuned.fill(first, &mut args.load, env)
+    {
+        eprintln!("{said}");
+    }
     let budget = Budget::of(&args.load);
     let crowd = Crowd {
         seqs: args.max_seqs.into(),

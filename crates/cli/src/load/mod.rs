@@ -1,5 +1,6 @@
 //! From a path to something that answers: checkpoint, recipe, device, engine, tokenizer.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -24,7 +25,7 @@ mod plan;
 pub(crate) use device::open_mlx;
 pub(crate) use device::{Choice, Device, about_mlx};
 pub(crate) use files::{FileLoader, find_models};
-pub(crate) use plan::{Budget, DoesNotFit, Plan, Wanted};
+pub(crate) use plan::{Budget, DoesNotFit, MAX_ROWS, Plan, Wanted};
 
 /// Choices that every command which loads a model has.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -50,6 +51,10 @@ pub(crate) struct LoadArgs {
     /// in 8 (q8 takes 40 % less memory and is a little less exact) [default: i16; with MLX f16]
     #[arg(long, value_name = "FORMAT", value_parser = kv_formats())]
     pub(crate) kv_format: Option<KvFormat>,
+    /// Rows of one pass, which is how long prompts are cut: more of them may be faster, and take more
+    /// memory. Answers do not depend on it [default: 256]
+    #[arg(long, value_name = "N", value_parser = pass_rows)]
+    pub(crate) pass_rows: Option<usize>,
     /// Memory for everything, mapped weights included, such as 8GiB or 80% of the machine's
     /// [default: 90% of what is free]
     #[arg(long, value_name = "SIZE")]
@@ -69,12 +74,28 @@ pub(crate) struct LoadArgs {
 /// More threads than this only stand in each other's way, unless the machine has more processors.
 const MANY_THREADS: usize = 16;
 
-fn threads(text: &str) -> Result<usize, String> {
+/// Numbers of threads that may be asked for.
+pub(crate) fn threads_range() -> RangeInclusive<usize> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let most = processors.max(MANY_THREADS);
+    1..=processors.max(MANY_THREADS)
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let range = threads_range();
+    let processors = thread::available_parallelism().map_or(1, usize::from);
     match text.parse() {
-        Ok(n) if (1..=most).contains(&n) => Ok(n),
-        _ => Err(format!("must be 1 to {most}; this machine has {processors} processors")),
+        Ok(n) if range.contains(&n) => Ok(n),
+        _ => Err(format!("must be 1 to {}; this machine has {processors} processors", range.end())),
+    }
+}
+
+/// Rows of one pass that may be asked for.
+pub(crate) const PASS_ROWS: RangeInclusive<usize> = 16..=8192;
+
+fn pass_rows(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if PASS_ROWS.contains(&n) => Ok(n),
+        _ => Err(format!("must be {} to {}", PASS_ROWS.start(), PASS_ROWS.end())),
     }
 }
 

@@ -9,8 +9,9 @@ use server::ContextLimit;
 use super::{Crowd, LoadArgs};
 use crate::machine::{self, Memory, human_bytes};
 
-/// Rows of one pass: enough to use the arithmetic units, few enough to keep streams flowing.
-const MAX_ROWS: usize = 256;
+/// Rows of one pass unless told otherwise: enough to use the arithmetic units, few enough to keep streams
+/// flowing.
+pub(crate) const MAX_ROWS: usize = 256;
 /// Share of the free memory that models may use when nobody says how much.
 const DEFAULT_SHARE: f64 = 0.9;
 
@@ -121,7 +122,7 @@ impl Plan {
     fn within(wanted: &Wanted<'_>, args: &LoadArgs, budget: Budget) -> Result<Plan, DoesNotFit> {
         let Wanted { spec, footprint, text_bytes, crowd } = *wanted;
         let asked = args.context.unwrap_or(spec.max_positions);
-        let rows = MAX_ROWS.max(crowd.seqs);
+        let rows = args.pass_rows.unwrap_or(MAX_ROWS).max(crowd.seqs);
         let shape = |Shares { blocks, panes, states }| ExecutorShape {
             n_blocks: blocks,
             n_windowed: panes,

@@ -90,9 +90,12 @@ impl Svg {
     }
 
     pub(super) fn title(&mut self, at: [f64; 2], text: &str) {
+        // Widths of the widest common fonts; a long title is smaller, and none is cut off.
+        let width: f64 = text.chars().map(|c| if c.is_ascii() { 10.4 } else { 17.0 }).sum();
         let ([x, y], text) = (at, escape(text));
+        let size = 17.0 * f64::min(1.0, (self.width - 2.0 * x) / width.max(1.0));
         self.push(format_args!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"17\" font-weight=\"600\" class=\"ink\">{text}</text>"
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size:.1}\" font-weight=\"600\" class=\"ink\">{text}</text>"
         ));
     }
 

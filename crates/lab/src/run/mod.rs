@@ -97,6 +97,11 @@ pub fn ask_one(
     Ok(())
 }
 
+/// Ends a process that was started as the first of its group, and whatever it started.
+pub(crate) fn end_group(leader: u32) {
+    process::Group::of(leader).kill();
+}
+
 /// Does it; when the user wants an end meanwhile, the engine is ended, so that nobody waits for it.
 fn unless_stopped<T>(host: &dyn Host, served: &Served, work: impl FnOnce() -> T) -> T {
     let group = served.group();

@@ -128,6 +128,11 @@ impl Drop for Process {
 pub(super) struct Group(u32);
 
 impl Group {
+    /// Those that the first one of the group has started.
+    pub(super) fn of(leader: u32) -> Group {
+        Group(leader)
+    }
+
     /// Ends them at once.
     pub(super) fn kill(self) {
         signal(self.0, Signal::Kill);

@@ -1,5 +1,11 @@
 //! Quality beside speed: questions whose answers are known, for any server. Needles that were hidden in long
-//! texts, and calls that a question plainly asks for. What is asked is made by a seed, of our own words.
+//! texts, and calls that a question plainly asks for, made by a seed, of our own words; and questions from
+//! files that others published.
+
+pub mod bfcl;
+pub mod choice;
+pub mod code;
+pub mod data;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -33,6 +39,22 @@ pub enum Right {
         /// Its arguments.
         arguments: Map<String, Value>,
     },
+    /// One call of this function with arguments as declared, and as allowed where somebody says what is.
+    Fits {
+        /// The function.
+        name: String,
+        /// JSON Schema of its arguments.
+        parameters: Value,
+        /// Possible values by argument.
+        allowed: Option<Map<String, Value>>,
+    },
+    /// This letter before any other one up to the last.
+    Letter {
+        /// Of the right choice.
+        right: char,
+        /// Of the last choice.
+        last: char,
+    },
 }
 
 /// How many answers were right.
@@ -49,10 +71,26 @@ pub struct Tally {
 impl Tally {
     /// Counts one more.
     pub fn add(&mut self, question: &Question, turn: &Turn) {
+        self.count(turn, question.is_right(turn));
+    }
+
+    /// Counts one more that was judged elsewhere.
+    pub fn count(&mut self, turn: &Turn, is_right: bool) {
         self.asked += 1;
         self.failed += usize::from(turn.error.is_some());
-        self.right += usize::from(question.is_right(turn));
+        self.right += usize::from(is_right);
     }
+
+    /// Share of right ones, of all that were asked. `None`: nothing was.
+    pub fn share(&self) -> Option<f64> {
+        (self.asked > 0).then(|| self.right as f64 / self.asked as f64)
+    }
+}
+
+/// The model-harness index in percent: half of it is calls, three tenths are programs, a fifth is choices.
+/// `None` if one of them was not asked for.
+pub fn index(calls: &Tally, programs: &Tally, choices: &Tally) -> Option<f64> {
+    Some(100.0 * (0.5 * calls.share()? + 0.3 * programs.share()? + 0.2 * choices.share()?))
 }
 
 impl Question {
@@ -64,12 +102,20 @@ impl Question {
         match &self.right {
             Right::Says(text) => turn.answer.contains(text),
             Right::Calls { name, arguments } => {
-                let call = turn.calls.strip_prefix(name.as_str());
-                let found = call.and_then(|text| serde_json::from_str::<Map<_, _>>(text).ok());
-                found.as_ref().is_some_and(|found| same(found, arguments))
+                called(turn, name).is_some_and(|found| same(&found, arguments))
             }
+            Right::Fits { name, parameters, allowed } => called(turn, name).is_some_and(|found| {
+                allowed.as_ref().is_none_or(|allowed| bfcl::are_allowed(&found, allowed))
+                    && bfcl::fits(&Value::Object(found), parameters)
+            }),
+            Right::Letter { right, last } => choice::chosen(&turn.answer, *last) == Some(*right),
         }
     }
+}
+
+/// Arguments of the one call of this function, if that is all there is.
+fn called(turn: &Turn, name: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(turn.calls.strip_prefix(name)?).ok()
 }
 
 /// Whether arguments are the same; texts are compared without regard to case and outer spaces.
@@ -257,6 +303,14 @@ mod tests {
         ] {
             assert!(!question.is_right(&calls(wrong)), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_index_needs_all_of_its_parts() {
+        let tally = |right, asked| Tally { right, asked, failed: 0 };
+        let all = [tally(8, 10), tally(1, 4), tally(1, 2)];
+        assert_eq!(index(&all[0], &all[1], &all[2]), Some(57.5));
+        assert_eq!(index(&all[0], &tally(0, 0), &all[2]), None);
     }
 
     #[test]

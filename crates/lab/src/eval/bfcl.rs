@@ -245,9 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_no_such_file_is_an_error() {
-        let error = |question: &str, answer| {
-            questions(question, answer).err().expect("an error").to_string()
-        };
+        let error = |question: &str, answer| questions(question, answer).unwrap_err().to_string();
         assert!(error("{\"id\": 1}", None).contains("line 1"));
         assert!(error(&QUESTION.replace("[[{", "[[],[{"), None).contains("simple_0"));
         let other = ANSWER.replace("simple_0", "simple_1");

@@ -23,6 +23,9 @@ const ANSWER: u32 = 512;
 /// Bytes of output that are read; whoever writes more finds nobody who listens.
 const OUTPUT: u64 = 64 << 10;
 
+/// Where programs are found; others have to be named with their folder.
+const PATH: &str = "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin";
+
 /// A function that is to be written.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Problem {
@@ -180,7 +183,7 @@ impl Fence {
         let mut words = front.into_iter().chain(offline.iter().copied().flatten().copied());
         let mut command = Command::new(words.next().unwrap_or("sh"));
         command.args(words).arg(python).args(["-I", "-B"]).arg(file);
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env_clear().env("PATH", PATH);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
@@ -265,9 +268,8 @@ mod tests {
         assert_eq!(run("x = bytearray(1 << 30)"), Outcome::Failed);
         assert_eq!(run("open('file', 'w').write('x' * 100000)"), Outcome::Failed);
         assert_eq!(run("while True: print('x' * 1000)"), Outcome::Failed);
-        // The test itself has this variable.
+        // The test itself has these variables.
         let code = "import os; assert not {'HOME', 'CARGO_MANIFEST_DIR'} & set(os.environ)";
-        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
         assert_eq!(run(code), Outcome::Passed);
         // A child of its own ends with it, and keeps nobody waiting.
         let start = Instant::now();

@@ -140,7 +140,9 @@ impl TunedArgs {
         load: &mut LoadArgs,
         env: &Environment,
     ) -> Option<String> {
-        if self.no_tuned || (load.threads.is_some() && load.pass_rows.is_some()) {
+        let is_chosen = load.threads.is_some() && load.pass_rows.is_some();
+        // Ranks were told what to expect before; they are not what was measured either.
+        if self.no_tuned || is_chosen || load.ranks.is_some() {
             return None;
         }
         let best = Tuning::read(model, load, env)?.best;

@@ -175,6 +175,26 @@ fn states_come_back_from_disk_with_their_blocks() {
     }
 }
 
+/// What a running request needs of the cache stays in memory, and so comes to disk once more.
+#[test]
+fn states_in_use_are_written_again_after_clearing() {
+    let dir = tempfile::tempdir().unwrap();
+    let ask = Ask::greedy(&prompt(200, 0), 100);
+    let mut engine = started(dir.path(), 12);
+    let answer = submit(&mut engine, &ask);
+    (0..30).for_each(|_| engine.step());
+    engine.flush();
+    let written = engine.stats().disk.unwrap().written;
+    assert!(engine.clear_cache().disk.unwrap().blocks > 0);
+    run(&mut engine);
+    assert_eq!(outcome(answer).said(), alone_on(Toy::hybrid(400, 2), &ask, CONTEXT).said());
+    engine.flush();
+    assert!(engine.stats().disk.unwrap().written >= 2 * written);
+    drop(engine);
+    let found = usage(&one(&mut started(dir.path(), 12), &ask));
+    assert_eq!((found.cached_tokens, found.disk_tokens), (192, 192));
+}
+
 /// The segment of a folder that has one.
 fn segment(dir: &Path) -> PathBuf {
     let folder = std::fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();

@@ -7,7 +7,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -167,16 +167,19 @@ impl Fence {
         let said = String::from_utf8_lossy(&output).lines().any(|line| line == sign);
         Ok(match ended {
             Some(status) if status.success() && said => Outcome::Passed,
-            Some(_) => Outcome::Failed,
-            None => Outcome::TooSlow,
+            Some(status) if !used_up(status) => Outcome::Failed,
+            Some(_) | None => Outcome::TooSlow,
         })
     }
 
     /// The interpreter, bounded by a shell: the standard library cannot bound processes.
     fn command(&self, file: &Path) -> Command {
         let Fence { python, seconds, memory, offline } = self;
+        // The soft bound tells a program that it is ended, and us why; the hard one ends it.
         let bounds = format!(
-            "ulimit -c 0 && ulimit -f 0 && ulimit -t {seconds} && ulimit -v {} && exec \"$@\"",
+            "ulimit -c 0 && ulimit -f 0 && ulimit -S -t {seconds} && ulimit -H -t {} && \
+             ulimit -v {} && exec \"$@\"",
+            seconds + 2,
             memory / 1024
         );
         let front = ["sh", "-c", &bounds, "sh"];
@@ -188,6 +191,19 @@ impl Fence {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
     }
+}
+
+/// Whether a program was ended because its time of processors was up.
+#[cfg(unix)]
+fn used_up(status: ExitStatus) -> bool {
+    // The same on Linux and macOS.
+    const SIGXCPU: i32 = 24;
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(SIGXCPU)
+}
+
+#[cfg(not(unix))]
+fn used_up(_: ExitStatus) -> bool {
+    false
 }
 
 /// A folder that goes with this.

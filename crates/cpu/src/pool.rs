@@ -12,6 +12,8 @@
 
 #![allow(unsafe_code)]
 
+mod places;
+
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -21,6 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use places::Places;
 
 /// How long a thread waits for the next region before it parks. Regions of one pass follow each
 /// other within microseconds; between passes the caller samples and talks to clients.
@@ -71,6 +75,7 @@ struct Shared {
     stop: AtomicBool,
     /// One flag per worker: it is parked, or about to be.
     parked: Vec<AtomicBool>,
+    places: Places,
 }
 
 /// Where a worker gets its region from. All of it is in one line of the cache, because every line
@@ -115,6 +120,7 @@ impl Pool {
             panic: Mutex::new(None),
             stop: AtomicBool::new(false),
             parked: (1..threads).map(|_| AtomicBool::new(false)).collect(),
+            places: Places::new(threads - 1),
         });
         // A machine that refuses a thread gets a smaller pool, which is slower and nothing else.
         let start = |index: usize| {
@@ -141,8 +147,9 @@ impl Pool {
             return (0..n_tasks).for_each(task);
         }
         self.shared.open(n_tasks, task);
-        for (parked, worker) in self.shared.parked.iter().zip(&self.workers) {
+        for (index, (parked, worker)) in self.shared.parked.iter().zip(&self.workers).enumerate() {
             if parked.load(SeqCst) && parked.swap(false, SeqCst) {
+                self.shared.places.send_away(index);
                 worker.thread().unpark();
             }
         }
@@ -339,6 +346,7 @@ impl Shared {
     /// The life of worker `index`.
     fn work(&self, index: usize) {
         let seat = &self.seats[index];
+        self.places.enter(index);
         while self.wait(index) {
             if seat.state.compare_exchange(OPEN, TAKEN, SeqCst, SeqCst).is_err() {
                 continue;
@@ -375,6 +383,9 @@ impl Shared {
                 thread::park();
             }
             self.parked[index].store(false, SeqCst);
+            // Also where it did not come to sleep. Whoever wakes it may still be about to send it away; then
+            // it stays away until its next rest, which costs nothing but freedom.
+            self.places.set_free();
         }
         false
     }

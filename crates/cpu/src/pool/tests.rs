@@ -1,7 +1,7 @@
 //! What the pool promises: every task once, panics not lost, no two tasks in one place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use super::{Block, Pool};
 
@@ -144,4 +144,28 @@ fn overlapping_blocks_are_refused() {
         let run = AssertUnwindSafe(|| pool.blocks(&mut data, 6, blocks, |_, _| ()));
         assert!(catch_unwind(run).is_err(), "{blocks:?}");
     }
+}
+
+/// Wherever a worker was sent when it was woken up, it may run anywhere when it is at work. One that was
+/// just about to rest may miss that once.
+#[cfg(target_os = "linux")]
+#[test]
+fn workers_are_tied_to_no_processor() {
+    use rustix::thread::sched_getaffinity;
+
+    let pool = Pool::new(2);
+    let all = sched_getaffinity(None).unwrap();
+    let is_free = || {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let (worked, free) = (AtomicBool::new(false), AtomicBool::new(true));
+        pool.run(200, &|_| {
+            if std::thread::current().name() == Some("cpu-1") {
+                worked.store(true, SeqCst);
+                free.fetch_and(sched_getaffinity(None).unwrap() == all, SeqCst);
+            }
+            std::thread::sleep(std::time::Duration::from_micros(20));
+        });
+        worked.into_inner() && free.into_inner()
+    };
+    assert!((0..50).any(|_| is_free()));
 }

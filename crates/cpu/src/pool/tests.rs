@@ -1,7 +1,7 @@
 //! What the pool promises: every task once, panics not lost, no two tasks in one place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use super::{Block, Pool};
 
@@ -151,6 +151,8 @@ fn overlapping_blocks_are_refused() {
 #[cfg(target_os = "linux")]
 #[test]
 fn workers_are_tied_to_no_processor() {
+    use std::sync::atomic::AtomicBool;
+
     use rustix::thread::sched_getaffinity;
 
     let pool = Pool::new(2);

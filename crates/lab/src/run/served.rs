@@ -51,7 +51,7 @@ impl<'a> Served<'a> {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        let work = folder.join("work").join(&name);
+        let work = folder.join("scratch").join(&name);
         let program = arm.engine.program.clone().unwrap_or_default();
         let values = [
             ("program", program),

@@ -131,7 +131,8 @@ class Bench:
         tokens = streams * SLOT_TOKENS
         threads = self.setup.threads
         if engine == HEARTH:
-            kv_mib = math.ceil(tokens * self.model.costs.kv_bytes / (1 << 20))
+            # One MiB more, for the tables that say which block is whose.
+            kv_mib = math.ceil(tokens * self.model.costs.kv_bytes / (1 << 20)) + 1
             return [self.setup.hearth, "serve", self.model.path, "--offline", "--port", port,
                     "--threads", threads, "--max-seqs", streams, "--context", SLOT_TOKENS,
                     "--kv-memory", kv_mib, "--no-disk-cache"]

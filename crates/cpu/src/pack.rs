@@ -251,14 +251,16 @@ pub(crate) trait Format: Copy {
     const BYTES: usize;
     /// Scales of a block.
     const GROUPS: usize;
+    /// Neighbouring blocks that have the same scales and minimums, where these lie apart.
+    const SHARING: usize = 1;
 
-    /// Bytes of a row of a block where scales lie apart, and again where minimums do.
+    /// Bytes of a row of so many blocks where scales lie apart, and again where minimums do.
     #[inline(always)]
     fn bytes_apart(self) -> [usize; 2] {
         [0, 0]
     }
 
-    /// Unpacks the scales and minimums that lie apart, those of `n` blocks of some rows.
+    /// Unpacks the scales and minimums that lie apart, those of `n` times so many blocks of some rows.
     #[inline(always)]
     fn numbers_apart<W: Words>(self, _from: &[Side<'_, W>; 2], _n: usize, _out: &mut Out<'_, ()>) {}
 
@@ -413,23 +415,24 @@ pub(crate) fn each_block<W: Words, F: Format>(
 ) {
     let row_blocks = matrix.cols / F::COLS;
     let blocks = piece.cols.start / F::COLS..piece.cols.end / F::COLS;
-    let place = |block_bytes: usize| Place {
-        first: (piece.rows.start * row_blocks + blocks.start) * block_bytes,
-        stride: row_blocks * block_bytes,
+    // Of so many bytes for so many blocks.
+    let place = |bytes: usize, n: usize| Place {
+        first: (piece.rows.start * row_blocks + blocks.start) / n * bytes,
+        stride: row_blocks / n * bytes,
         n_rows: piece.rows.len(),
-        len: blocks.len() * block_bytes,
-        ahead: (piece.rows.end * row_blocks + LANES * blocks.start) * block_bytes + LEAD,
+        len: blocks.len() / n * bytes,
+        ahead: (piece.rows.end * row_blocks + LANES * blocks.start) / n * bytes + LEAD,
     };
     let [scale_bytes, min_bytes] = format.bytes_apart();
-    let data_place = place(F::BYTES);
+    let data_place = place(F::BYTES, 1);
     let data = Rows::new(&matrix.data, &data_place);
-    let scales = Rows::new(&matrix.scales, &place(scale_bytes));
-    let mins = Rows::new(&matrix.biases, &place(min_bytes));
+    let scales = Rows::new(&matrix.scales, &place(scale_bytes, F::SHARING));
+    let mins = Rows::new(&matrix.biases, &place(min_bytes, F::SHARING));
 
     for lane in (0..LANES).step_by(W::ROWS) {
         let sides = [isa.side(&scales, lane), isa.side(&mins, lane)];
         let mut out = Out { codes: (), scales: scale_lines, mins: min_lines, lane };
-        format.numbers_apart(&sides, blocks.len(), &mut out);
+        format.numbers_apart(&sides, blocks.len() / F::SHARING, &mut out);
     }
     let scale_lines = scale_lines.chunks_exact_mut(F::GROUPS);
     let min_lines = min_lines.chunks_exact_mut(F::GROUPS);

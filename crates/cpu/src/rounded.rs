@@ -25,6 +25,8 @@ pub(crate) struct Rounded {
     pub(crate) half_sums: [i32; 2],
     /// `scale * half_sums`.
     pub(crate) half_weighted: [f32; 2],
+    /// `-8 * sum`: what products with 4-bit codes around 8 start from.
+    pub(crate) from_eight: i32,
 }
 
 impl Rounded {
@@ -55,6 +57,7 @@ impl Rounded {
         self.weighted = scale * self.sum as f32;
         self.half_sums = half_sums;
         self.half_weighted = half_sums.map(|sum| scale * sum as f32);
+        self.from_eight = -8 * self.sum;
     }
 
     /// Sum and weighted sum over one group of a coding: part 0 or 1 of this group.

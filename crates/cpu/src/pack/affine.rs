@@ -35,9 +35,10 @@ fn with_bits<const BITS: usize>(group: u16, float: Float, visitor: impl Visitor)
 }
 
 impl<const BITS: usize, const RUNS: usize> Format for Affine<BITS, RUNS> {
-    const COLS: usize = 32 * RUNS;
-    const BYTES: usize = 4 * BITS * RUNS;
-    const GROUPS: usize = RUNS;
+    const COLS: usize = 32;
+    const BYTES: usize = 4 * BITS;
+    const GROUPS: usize = 1;
+    const SHARING: usize = RUNS;
 
     #[inline(always)]
     fn bytes_apart(self) -> [usize; 2] {
@@ -53,9 +54,7 @@ impl<const BITS: usize, const RUNS: usize> Format for Affine<BITS, RUNS> {
 
     #[inline(always)]
     fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
-        for run in 0..RUNS {
-            run_of::<W, BITS>(rows, at + 4 * BITS * run, 8 * run, out);
-        }
+        run_of::<W, BITS>(rows, at, out);
     }
 }
 
@@ -75,9 +74,10 @@ pub(super) fn with_signed(group: u16, float: Float, visitor: impl Visitor) {
 }
 
 impl<const RUNS: usize> Format for Signed<RUNS> {
-    const COLS: usize = 32 * RUNS;
-    const BYTES: usize = 32 * RUNS;
-    const GROUPS: usize = RUNS;
+    const COLS: usize = 32;
+    const BYTES: usize = 32;
+    const GROUPS: usize = 1;
+    const SHARING: usize = RUNS;
 
     #[inline(always)]
     fn bytes_apart(self) -> [usize; 2] {
@@ -96,9 +96,7 @@ impl<const RUNS: usize> Format for Signed<RUNS> {
 
     #[inline(always)]
     fn block<W: Words>(self, rows: &Side<'_, W>, at: usize, out: &mut Out<'_, impl Codes<W>>) {
-        for run in 0..RUNS {
-            out.run(run, legacy::signed_bytes(rows, at + 32 * run));
-        }
+        out.run(0, legacy::signed_bytes(rows, at));
     }
 }
 
@@ -157,7 +155,6 @@ fn put<W: Words, const RUNS: usize>(
 fn run_of<W: Words, const BITS: usize>(
     rows: &Side<'_, W>,
     at: usize,
-    first_line: usize,
     out: &mut Out<'_, impl Codes<W>>,
 ) {
     // Words are read by fours where so many are there. Those past the codes are never used.
@@ -175,7 +172,7 @@ fn run_of<W: Words, const BITS: usize>(
     // together would not fit the registers.
     macro_rules! lines {
         ($($line:literal)*) => {
-            $(out.codes(first_line + $line, line_of::<W, BITS>(&words, $line));)*
+            $(out.codes($line, line_of::<W, BITS>(&words, $line));)*
         };
     }
     lines!(0 1 2 3 4 5 6 7);

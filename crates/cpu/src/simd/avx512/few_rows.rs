@@ -20,12 +20,6 @@ pub(super) const FEW_ROWS: FewRows = FewRows {
     },
 };
 
-/// Most sums that grow while a block is unpacked: its runs of 32 columns times the rows. More would
-/// not fit the registers.
-const MAX_DOTS: usize = 8;
-/// Most runs of a block.
-const MAX_RUNS: usize = 4;
-
 /// Multiplies with whatever format a matrix has.
 struct Multiply<'a> {
     source: Source<'a>,
@@ -41,9 +35,9 @@ impl Visitor for Multiply<'_> {
         // SAFETY: used by the table of kernels alone, which needs these instructions.
         unsafe {
             match self.acc.len() {
-                1 if fits::<F, 1>() => multiply::<F, 1>(format, self),
-                2..=4 if fits::<F, 4>() => multiply::<F, 4>(format, self),
-                5..=8 if fits::<F, 8>() => multiply::<F, 8>(format, self),
+                1 if is_one_group::<F>() => multiply::<F, 1>(format, self),
+                2..=4 if is_one_group::<F>() => multiply::<F, 4>(format, self),
+                5..=8 if is_one_group::<F>() => multiply::<F, 8>(format, self),
                 _ => {
                     let Multiply { source, x, stride, panel, acc } = self;
                     unpack(format, source, panel);
@@ -54,9 +48,10 @@ impl Visitor for Multiply<'_> {
     }
 }
 
-/// Whether blocks are a few groups of activations with one scale each.
-const fn fits<F: Format, const R: usize>() -> bool {
-    F::COLS == GROUP * F::GROUPS && F::GROUPS <= MAX_RUNS && F::GROUPS * R <= MAX_DOTS
+/// Whether a block is one group of activations, with one scale. The sums of longer ones, in which runs of
+/// columns take turns, would not fit the registers.
+const fn is_one_group<F: Format>() -> bool {
+    F::COLS == GROUP && F::GROUPS == 1
 }
 
 /// Up to `R` rows. Where there are fewer, the last one stands in for the rest, which costs less than
@@ -68,10 +63,14 @@ fn multiply<F: Format, const R: usize>(format: F, job: Multiply<'_>) {
     let isa = unsafe { Available::<Words16>::promise() };
     let n_groups = source.piece.cols.len() / GROUP;
     let last = acc.len() - 1;
-    let x = std::array::from_fn(|r| &x[r.min(last) * stride..][..n_groups]);
-    let sums = std::array::from_fn(|r| acc[r.min(last)]);
-    let sums = sums.map(|sums| load_f32(&sums));
-    let mut rows = Rows::<R> { x, n_groups, coding: panel.coding, sums };
+    // Loops, for closures would be called row by row.
+    let mut of_row = [&[][..]; R];
+    let mut sums = [_mm512_setzero_ps(); R];
+    for r in 0..R {
+        of_row[r] = &x[r.min(last) * stride..][..n_groups];
+        sums[r] = load_f32(&acc[r.min(last)]);
+    }
+    let mut rows = Rows::<R> { x: of_row, n_groups, coding: panel.coding, sums };
     each_block(isa, format, source, (&mut panel.scales, &mut panel.mins), &mut rows);
     for (acc, sums) in acc.iter_mut().zip(rows.sums) {
         store_f32(acc, sums);
@@ -87,26 +86,49 @@ struct Rows<'a, const R: usize> {
     sums: [__m512; R],
 }
 
-/// The integer dot products of runs of 32 columns. Only a [`Rows`] makes one.
+/// The integer dot products of a group of each row. Only a [`Rows`] makes one.
 struct Dots<'a, const R: usize> {
-    x: [&'a [Rounded]; R],
-    dots: [[__m512i; R]; MAX_RUNS],
+    x: [&'a Rounded; R],
+    dots: [__m512i; R],
 }
 
 impl<const R: usize> Codes<Words16> for Dots<'_, R> {
     #[inline(always)]
     fn take(&mut self, line: usize, codes: Words16) {
-        // Said like this, the one run of most formats stays in a register.
-        let run = if self.x[0].len() == 1 { 0 } else { line / 8 };
-        for (dot, x) in self.dots[run].iter_mut().zip(self.x) {
-            let x = x[run].codes.as_chunks::<4>().0[line % 8].map(|x| x as u8);
+        for (dot, x) in self.dots.iter_mut().zip(self.x) {
+            let x = x.codes.as_chunks::<4>().0[line].map(|x| x as u8);
             // SAFETY: there are words of sixteen rows, and only a `Rows` makes a `Dots`.
             *dot = unsafe {
                 let x = _mm512_set1_epi32(i32::from_le_bytes(x));
-                _mm512_dpbusd_epi32(*dot, codes.0, x)
+                let sum = _mm512_dpbusd_epi32(*dot, codes.0, x);
+                if R > 1 { in_turn(sum) } else { sum }
             };
         }
     }
+}
+
+/// What the dot product with a group starts from. For the most common level it is read as it lies.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn start(level: Level, group: &Rounded) -> __m512i {
+    match level {
+        Level::Min => _mm512_setzero_si512(),
+        Level::Zero(8) => _mm512_set1_epi32(group.from_eight),
+        Level::Zero(zero) => _mm512_set1_epi32(-zero * group.sum),
+    }
+}
+
+/// Its argument. Sums that go through here are computed in the order in which they are written down: line
+/// by line, so that those of different rows, which do not wait for each other, follow each other. The
+/// compiler would have them row by row, and each would wait for the one before.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn in_turn(mut dot: __m512i) -> __m512i {
+    // SAFETY: no instruction at all. What has an effect, for all the compiler knows, keeps its place.
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(zmm_reg) dot, options(nomem, nostack, preserves_flags));
+    }
+    dot
 }
 
 impl<const R: usize> Taker<Words16> for Rows<'_, R> {
@@ -118,33 +140,24 @@ impl<const R: usize> Taker<Words16> for Rows<'_, R> {
         (i, lane): (usize, usize),
         (scales, mins): Numbers<'_>,
     ) {
-        let runs = F::COLS / GROUP;
-        assert!((i + 1) * runs <= self.n_groups);
+        assert!(i < self.n_groups);
         // SAFETY: every row has `n_groups` groups.
-        let x = self.x.map(|x| unsafe { x.get_unchecked(i * runs..(i + 1) * runs) });
-        // SAFETY: only `multiply` makes a `Rows`.
-        let dots = [[unsafe { _mm512_setzero_si512() }; R]; MAX_RUNS];
+        let x = self.x.map(|x| unsafe { x.get_unchecked(i) });
+        // SAFETY: only `multiply` makes a `Rows`, here and below.
+        let dots = x.map(|x| unsafe { start(self.coding.level, x) });
         let mut out = Out { codes: Dots { x, dots }, scales, mins, lane };
         format.block(rows, i * F::BYTES, &mut out);
-        let (dots, scales, mins) = (out.codes.dots, out.scales, out.mins);
-        for run in 0..runs {
-            for r in 0..R {
-                let group = &x[r][run];
-                // SAFETY: as above.
-                unsafe {
-                    let mut dot = dots[run][r];
-                    if let Level::Zero(zero) = self.coding.level {
-                        dot = _mm512_add_epi32(dot, _mm512_set1_epi32(-zero * group.sum));
-                    }
-                    let scale = _mm512_mul_ps(load_f32(&scales[run]), _mm512_set1_ps(group.scale));
-                    let sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, self.sums[r]);
-                    self.sums[r] = match self.coding.level {
-                        Level::Zero(_) => sum,
-                        Level::Min => {
-                            let weighted = _mm512_set1_ps(group.weighted);
-                            _mm512_fmadd_ps(load_f32(&mins[run]), weighted, sum)
-                        }
-                    };
+        // SAFETY: as above.
+        let (scales, mins) = unsafe { (load_f32(&out.scales[0]), load_f32(&out.mins[0])) };
+        for r in 0..R {
+            // SAFETY: as above.
+            unsafe {
+                let scale = _mm512_mul_ps(scales, _mm512_set1_ps(x[r].scale));
+                let dot = _mm512_cvtepi32_ps(out.codes.dots[r]);
+                self.sums[r] = _mm512_fmadd_ps(dot, scale, self.sums[r]);
+                if self.coding.level == Level::Min {
+                    let weighted = _mm512_set1_ps(x[r].weighted);
+                    self.sums[r] = _mm512_fmadd_ps(mins, weighted, self.sums[r]);
                 }
             }
         }

@@ -82,6 +82,7 @@ fn describe(out: &mut [Rounded; TOGETHER], scales: __m256, halves: [__m256i; 2])
         out.weighted = weighted[i];
         out.half_sums = [half_sums[0][i], half_sums[1][i]];
         out.half_weighted = [half_weighted[0][i], half_weighted[1][i]];
+        out.from_eight = -8 * sums[i];
     }
 }
 

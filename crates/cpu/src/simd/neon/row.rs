@@ -17,10 +17,6 @@ use crate::rounded::{GROUP, Rounded};
 use crate::simd::words::neon::Words4;
 use crate::simd::{Available, Side};
 
-/// Most runs of 32 columns of a block that are multiplied without writing their codes down: as many
-/// as the products of a long block would leave no registers to unpack it.
-const MAX_RUNS: usize = 4;
-
 /// What a row is multiplied with: a piece, the row, a panel for scales and minimums, the sums.
 pub(super) type Job<'a> = (Source<'a>, &'a [Rounded], &'a mut CodePanel, &'a mut [f32; LANES]);
 
@@ -62,7 +58,7 @@ impl<P: RowProduct> Visitor for Multiply<'_, P> {
 /// The machine has the instructions of `P`.
 #[inline(always)]
 unsafe fn multiply_row<P: Product>(format: impl Format, (source, x, panel, acc): Job<'_>) {
-    if !whole_runs(format) {
+    if !is_one_group(format) {
         unpack(format, source, panel);
         // SAFETY: by this function's contract.
         return unsafe { dot_codes::<P>(panel, x, x.len(), std::slice::from_mut(acc)) };
@@ -77,10 +73,10 @@ unsafe fn multiply_row<P: Product>(format: impl Format, (source, x, panel, acc):
     }
 }
 
-/// Whether blocks are a few groups of activations with one scale each.
+/// Whether a block is one group of activations, with one scale.
 #[inline(always)]
-fn whole_runs<F: Format>(_format: F) -> bool {
-    F::COLS == GROUP * F::GROUPS && F::GROUPS <= MAX_RUNS
+fn is_one_group<F: Format>(_format: F) -> bool {
+    F::COLS == GROUP && F::GROUPS == 1
 }
 
 /// A row of activations, multiplied with codes as they come. Only [`multiply_row`] makes one.
@@ -91,21 +87,19 @@ struct Row<'a, P> {
     product: PhantomData<P>,
 }
 
-/// The integer dot products of runs of 32 columns with four rows. Only a [`Row`] makes one.
+/// The integer dot products of a group with four rows. Only a [`Row`] makes one.
 struct Dots<'a, P> {
-    x: &'a [Rounded],
-    dots: [int32x4_t; MAX_RUNS],
+    x: &'a Rounded,
+    dots: int32x4_t,
     product: PhantomData<P>,
 }
 
 impl<P: Product> Codes<Words4> for Dots<'_, P> {
     #[inline(always)]
     fn take(&mut self, line: usize, codes: Words4) {
-        // Said like this, the one run of most formats stays in a register.
-        let run = if self.x.len() == 1 { 0 } else { line / 8 };
-        let x = all_codes(self.x[run].codes.as_chunks().0[line % 8]);
+        let x = all_codes(self.x.codes.as_chunks().0[line]);
         // SAFETY: the instructions are there, or this would not have been made.
-        self.dots[run] = unsafe { P::add::<0>(self.dots[run], codes.bytes(), x) };
+        self.dots = unsafe { P::add::<0>(self.dots, codes.bytes(), x) };
     }
 }
 
@@ -118,26 +112,23 @@ impl<P: Product> Taker<Words4> for Row<'_, P> {
         (i, lane): (usize, usize),
         (scales, mins): Numbers<'_>,
     ) {
-        let x = &self.x[i * (F::COLS / GROUP)..][..F::COLS / GROUP];
+        let x = &self.x[i];
         let (offset, has_min) = match self.coding.level {
             Level::Zero(zero) => (P::LESS - zero, false),
             Level::Min => (P::LESS, true),
         };
-        let codes = Dots { x, dots: [all_s32(0); MAX_RUNS], product: PhantomData::<P> };
+        let codes = Dots { x, dots: all_s32(0), product: PhantomData::<P> };
         let mut out = Out { codes, scales, mins, lane };
         format.block(rows, i * F::BYTES, &mut out);
         let quarter = lane / 4;
-        let mut sum = self.sums[quarter];
-        for (run, group) in x.iter().enumerate() {
-            // SAFETY: NEON is taken for granted by the target.
-            let dot = unsafe { vaddq_s32(out.codes.dots[run], all_s32(offset * group.sum)) };
-            let scales = load_f32(&out.scales[run].as_chunks().0[quarter]);
-            let scale = multiply(scales, all_f32(group.scale));
-            sum = multiply_add(float(dot), scale, sum);
-            if has_min {
-                let mins = load_f32(&out.mins[run].as_chunks().0[quarter]);
-                sum = multiply_add(mins, all_f32(group.weighted), sum);
-            }
+        // SAFETY: NEON is taken for granted by the target.
+        let dot = unsafe { vaddq_s32(out.codes.dots, all_s32(offset * x.sum)) };
+        let scales = load_f32(&out.scales[0].as_chunks().0[quarter]);
+        let scale = multiply(scales, all_f32(x.scale));
+        let mut sum = multiply_add(float(dot), scale, self.sums[quarter]);
+        if has_min {
+            let mins = load_f32(&out.mins[0].as_chunks().0[quarter]);
+            sum = multiply_add(mins, all_f32(x.weighted), sum);
         }
         self.sums[quarter] = sum;
     }

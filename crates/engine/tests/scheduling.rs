@@ -124,6 +124,21 @@ fn usage_counts_tokens_and_time() {
     assert_eq!((totals.prompt_tokens, totals.cached_tokens, totals.rows), (140, 69, 79));
 }
 
+/// Too little in common to wait for, and being computed by another one at this moment: so it says.
+#[test]
+fn a_miss_says_that_another_one_is_at_it() {
+    let mut engine = engine(Toy::new(16), limits(64, 2, 4096));
+    let ask = |salt| Ask::greedy(&[prompt(40, 0), prompt(20, salt)].concat(), 1);
+    let answers = [1, 2].map(|salt| submit(&mut engine, &ask(salt)));
+    run(&mut engine);
+    let misses = answers.map(|answer| match outcome(answer).end {
+        End::Done(_, usage) => usage.miss,
+        end => panic!("{end:?}"),
+    });
+    assert_eq!(misses, [Some(Miss::Cold), Some(Miss::InProgress { block: 0 })]);
+    assert_eq!(engine.stats().totals.misses.in_progress, 1);
+}
+
 #[test]
 fn many_with_one_beginning_compute_it_once() {
     let mut engine = engine(Toy::new(400), limits(512, 16, 4096));

@@ -90,6 +90,19 @@ fn what_is_still_being_written_is_not_shared() {
     assert_eq!((counts.free, counts.cached, counts.held), (13, 3, 0));
 }
 
+/// Of two beginnings of one block the shorter one goes as soon as the longer one is seen.
+#[test]
+fn a_beginning_that_another_block_goes_beyond_is_not_kept() {
+    let mut book = CacheBook::new(Room::of_blocks(16));
+    let prompt = tokens(80, 0);
+    let [short, long] = [(); 2].map(|()| open(&mut book, &prompt, 1));
+    advance(&mut book, short, 68, &prompt);
+    advance(&mut book, long, 80, &prompt);
+    advance(&mut book, short, 4, &prompt);
+    [short, long].into_iter().for_each(|key| book.close(key));
+    assert_eq!((book.faults(), book.counts().cached), (None, 3));
+}
+
 /// Who waited takes over what was computed meanwhile, also when it had begun a block itself.
 #[test]
 fn what_others_computed_is_taken_over() {

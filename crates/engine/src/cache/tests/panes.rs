@@ -106,6 +106,18 @@ fn panes_behind_the_window_are_given_away_and_those_at_stops_last() {
     assert_eq!(books.book.pane_counts(), Panes { free: 8, kept: 0, held: 0 });
 }
 
+/// A window that somebody went on from has proven itself: it outlives those that nobody used.
+#[test]
+fn a_window_that_was_of_use_stays_longer() {
+    let mut books = Books::new(60, 12, 40);
+    let prompt = tokens(200, 0);
+    let on_from_128 = |n: usize, salt| [&prompt[..130], &tokens(n, salt)].concat();
+    books.run(&prompt, &[]);
+    assert_eq!(books.run(&on_from_128(170, 9), &[]), 300 - 128);
+    books.run(&tokens(600, 5), &[]);
+    assert_eq!(books.run(&on_from_128(20, 11), &[]), 150 - 128);
+}
+
 /// Two that computed the same keep one block, and a pane of one of them.
 #[test]
 fn a_block_without_a_pane_gets_that_of_whoever_computes_it_again() {

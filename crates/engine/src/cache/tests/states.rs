@@ -132,6 +132,24 @@ fn a_state_goes_along() {
     assert_eq!(books.book.state_counts(), States { free: 2, kept: 2, held: 0 });
 }
 
+/// A state that would save little does not drive out one that saves much.
+#[test]
+fn no_room_is_made_for_a_state_that_is_worth_less() {
+    let mut books = Books::new(60, 4);
+    let long = [0, 1, 2].map(|salt| tokens(300, salt));
+    for prompt in &long {
+        assert_eq!(books.run(prompt, &[stop(288, Stay::Lasting)]), 300);
+    }
+    assert_eq!(books.book.state_counts(), States { free: 1, kept: 3, held: 0 });
+    // Its pass takes the one slot that is free.
+    books.run(&tokens(40, 3), &[stop(32, Stay::Passing)]);
+    assert_eq!(long.map(|prompt| books.cached(&prompt)), [288; 3]);
+    assert_eq!(books.cached(&tokens(40, 3)), 0);
+    // One that would save as much has its place: the oldest goes.
+    books.run(&tokens(400, 4), &[stop(384, Stay::Passing)]);
+    assert_eq!([0, 1, 2].map(|salt| books.cached(&tokens(300, salt))), [0, 288, 288]);
+}
+
 /// Who waited goes on from what others have computed, also when it had begun itself.
 #[test]
 fn states_that_others_left_are_taken_over() {

@@ -19,7 +19,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten, tree_map
-from mlx_lm.models import gemma4, glm4_moe, gpt_oss, llama, minimax, qwen3_5_moe, qwen3_moe, qwen3_next
+from mlx_lm.models import bailing_moe, gemma4, glm4_moe, gpt_oss, llama, minimax, qwen3_5_moe, qwen3_moe, qwen3_next
 from mlx_lm.models.cache import KVCache
 from mlx_lm.utils import load_model, quantize_model
 
@@ -82,6 +82,15 @@ MINIMAX = (
 )
 
 
+# Its head is divided by the lengths of its columns as it is loaded.
+NORM_HEAD = (
+    bailing_moe,
+    {"model_type": "bailing_moe", "tie_word_embeddings": False, "num_experts": 4, "num_experts_per_tok": 2,
+     "num_shared_experts": 1, "norm_topk_prob": True, "first_k_dense_replace": 0, "moe_intermediate_size": 32,
+     "norm_head": True, **{k: v for k, v in SIZES.items() if k != "head_dim"}, "intermediate_size": 64},
+)
+
+
 GEMMA = (
     gemma4,
     {
@@ -121,6 +130,11 @@ def own_settings(path, module):
     return True
 
 
+def plain_head(path, module):
+    """All but the head."""
+    return path != "lm_head"
+
+
 def modes(path, module):
     """Several modes in one file."""
     if path.endswith("q_proj"):
@@ -151,6 +165,7 @@ CASES = {
     "gpt_oss_mxfp4": (GPT_OSS, 32, 4, "mxfp4", mx.bfloat16, own_settings),
     "glm_affine4": (GLM, 64, 4, "affine", mx.bfloat16, None),
     "minimax_affine4": (MINIMAX, 32, 4, "affine", mx.bfloat16, None),
+    "bailing_norm_head_affine4": (NORM_HEAD, 32, 4, "affine", mx.float32, plain_head),
 }
 # Those of the families lie with their other cases: name -> (module of mlx-lm, config, group, bits).
 for area in pkgutil.iter_modules(cases.__path__, "cases."):
@@ -179,6 +194,12 @@ def randomise(model, seed):
             value = 1.0 + 0.3 * noise
         elif name.endswith(("correction_bias", "expert_bias")):
             value = 0.3 * np.abs(noise)  # mlx-lm takes experts of groups it left out for such of zero.
+        elif name == "lm_head.weight" and getattr(model, "norm_head", False):
+            value = noise * np.linspace(0.2, 2.0, p.shape[-1], dtype=np.float32)
+        elif name.endswith("correct_output_scale"):
+            value = 1.0 + 0.35 * noise
+        elif name.endswith("modality_router.weight"):
+            value = noise * p.shape[-1] ** 0.5  # What it reads is divided by as many as it has columns.
         elif "embed_tokens" in name:
             value = noise
         elif name.endswith(("gate.weight", "router.weight", "gate.gate_proj.weight", "router.layer.weight")):

@@ -58,6 +58,29 @@ impl<B: Backend> NormWeights<B> {
         Ok(NormWeights { gain, kind: norm.gain, eps: norm.eps, center: norm.center, bias })
     }
 
+    /// The norm called `name`, what it says multiplied with `scales`, one for each column.
+    pub(crate) fn load_scaled(
+        loader: &Loader,
+        b: &B,
+        norm: &Norm,
+        name: &str,
+        scales: &[f32],
+    ) -> Result<Self, Error> {
+        let plus = match norm.gain {
+            NormGain::Stored => 0.0,
+            NormGain::OnePlus => 1.0,
+        };
+        let times = |mut values: Vec<f32>, plus: f32| {
+            let each = values.iter_mut().zip(scales);
+            each.for_each(|(value, scale)| *value = (*value + plus) * norm.scale * scale);
+            b.vector(&values)
+        };
+        let gain = times(loader.gain(name, scales.len())?, plus);
+        let bias = loader.norm_bias(norm, name, scales.len())?.map(|bias| times(bias, 0.0));
+        let (center, kind, eps) = (norm.center, NormGain::Stored, norm.eps);
+        Ok(NormWeights { center, gain, kind, bias, eps })
+    }
+
     /// An RMS norm with these gains.
     pub(crate) fn rms(b: &B, gain: &[f32], eps: f32) -> Self {
         let (center, kind) = (NormCenter::Zero, NormGain::Stored);

@@ -4,6 +4,7 @@
 
 use backend::Backend;
 use backend::ops::Output;
+use weights::{Matrix, Packing};
 
 use crate::decoder::Scratch;
 use crate::dense::{LinearWeights, NormWeights};
@@ -26,6 +27,42 @@ pub(crate) struct Ends<B: Backend> {
 enum HeadWeights<B: Backend> {
     Tied,
     Separate(LinearWeights<B>),
+    /// With a final norm of its own, whose gains are divided by the lengths of the columns.
+    UnitColumns {
+        norm: NormWeights<B>,
+        head: LinearWeights<B>,
+    },
+}
+
+/// Added to the lengths of columns.
+const LENGTH_EPS: f64 = 1e-7;
+
+/// What each column of `matrix` is multiplied with to be of length one.
+fn inverse_lengths(matrix: &Matrix) -> Vec<f32> {
+    let mut squares = vec![0.0f64; matrix.cols];
+    let mut row = vec![0.0; matrix.cols];
+    for i in 0..matrix.rows {
+        matrix.dequantize_row(i, &mut row);
+        squares.iter_mut().zip(&row).for_each(|(sum, &x)| *sum += f64::from(x) * f64::from(x));
+    }
+    squares.into_iter().map(|sum| (1.0 / (sum.sqrt() + LENGTH_EPS)) as f32).collect()
+}
+
+impl<B: Backend> HeadWeights<B> {
+    fn load(loader: &Loader, b: &B) -> Result<Self, Error> {
+        let spec = loader.spec();
+        let separate = || LinearWeights::load(loader, b, &[spec.lm_head()]);
+        if spec.head == Head::Tied {
+            return Ok(HeadWeights::Tied);
+        }
+        let matrix = loader.matrix(&spec.lm_head())?;
+        if spec.head != Head::UnitColumns || !matches!(matrix.packing, Packing::Plain(_)) {
+            return Ok(HeadWeights::Separate(separate()?));
+        }
+        let (scales, name) = (inverse_lengths(&matrix), spec.final_norm_name());
+        let norm = NormWeights::load_scaled(loader, b, &spec.final_norm, &name, &scales)?;
+        Ok(HeadWeights::UnitColumns { norm, head: separate()? })
+    }
 }
 
 impl<B: Backend> Ends<B> {
@@ -40,12 +77,7 @@ impl<B: Backend> Ends<B> {
             layer_inputs: LayerInputsWeights::load(loader, b)?,
             streams: StreamsWeights::load(loader, b)?,
             final_norm: NormWeights::load(loader, b, &spec.final_norm, &name, spec.hidden)?,
-            head: match spec.head {
-                Head::Tied => HeadWeights::Tied,
-                Head::Separate | Head::IfStored => {
-                    HeadWeights::Separate(LinearWeights::load(loader, b, &[spec.lm_head()])?)
-                }
-            },
+            head: HeadWeights::load(loader, b)?,
         })
     }
 
@@ -77,6 +109,7 @@ impl<B: Backend> Ends<B> {
         match &self.head {
             HeadWeights::Tied => b.linear(x, &self.embed, None, logits),
             HeadWeights::Separate(head) => head.apply(b, x, logits),
+            HeadWeights::UnitColumns { norm, head } => head.apply(b, norm.input(&s.x), logits),
         }
         if spec.logit_scale != 1.0 {
             b.scale(&mut s.logits, spec.logit_scale);

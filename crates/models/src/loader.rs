@@ -87,7 +87,7 @@ impl<'a> Loader<'a> {
         let module = self.spec.lm_head().name;
         let tensor = format!("{module}.weight");
         match (self.spec.head, self.checkpoint.has_weight(&module)) {
-            (Head::Separate, false) => Err(Error::MissingHead { tensor }),
+            (Head::Separate | Head::UnitColumns, false) => Err(Error::MissingHead { tensor }),
             (Head::IfStored, false) => {
                 self.notes.push(format!(
                     "config.json does not say whether the head is tied and there is no {tensor}: \
@@ -100,7 +100,7 @@ impl<'a> Loader<'a> {
                 self.spec.head = Head::Separate;
                 Ok(())
             }
-            (Head::Separate | Head::Tied, _) => Ok(()),
+            (Head::Separate | Head::UnitColumns | Head::Tied, _) => Ok(()),
         }
     }
 
@@ -215,9 +215,8 @@ impl<'a> Loader<'a> {
         }
         // A draft head has notes of its own, and copies of what it shares with the model.
         for draft in &self.spec.drafts {
-            for place in [&draft.parent, &draft.layer_name] {
-                used.extend(self.checkpoint.names_in(place));
-            }
+            let places = draft.layers.iter().map(|(name, _)| name).chain([&draft.parent]);
+            places.for_each(|place| used.extend(self.checkpoint.names_in(place)));
         }
         let is_derived = |name: &str| CONSTANTS.iter().any(|end| name.ends_with(end));
         let is_ignored = |name: &&str| !used.contains(name) && !is_derived(name);

@@ -287,7 +287,7 @@ impl ModelSpec {
     pub(crate) fn final_norm_name(&self) -> String {
         match &self.place {
             Place::Trunk { .. } => self.final_norm.name_in("model"),
-            Place::Draft { parent, .. } => self.final_norm.name_in(parent),
+            Place::Draft { end, .. } => self.final_norm.name_in(end),
         }
     }
 

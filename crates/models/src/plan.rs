@@ -23,7 +23,7 @@ impl ModelSpec {
     pub fn n_active_params(&self) -> u64 {
         let head = match self.head {
             Head::Tied => self.lm_head().n_params(),
-            Head::Separate | Head::IfStored => 0,
+            Head::Separate | Head::UnitColumns | Head::IfStored => 0,
         };
         self.modules().iter().fold(head, |sum, module| sum.saturating_add(module.n_active_params()))
     }

@@ -498,6 +498,9 @@ pub enum Head {
     Tied,
     /// `lm_head`, which must be there.
     Separate,
+    /// The same, and what it reads is divided, column by column, by the length of that column of the
+    /// matrix. One that is packed was divided before.
+    UnitColumns,
     /// The config does not say: `lm_head` if there is one, else the embedding, with a note.
     IfStored,
 }

@@ -6,7 +6,9 @@ use backend::Scores;
 use super::glm4_moe::ffns;
 use super::*;
 use crate::config::wrong;
-use crate::recipe::{Correction, Ffn, GatedFfn, HeadNorm, MoeFfn, Qkv, Router, Shared};
+use crate::recipe::{
+    Correction, Draft, Ffn, GatedFfn, Head, HeadNorm, Layer, MoeFfn, PairOrder, Qkv, Router, Shared,
+};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
@@ -14,9 +16,6 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let c = &c.with_defaults(json!({
         "n_shared_experts": n_shared, "norm_topk_prob": true, "first_k_dense_replace": 0,
     }));
-    if c.is_on("norm_head")? {
-        return Err(Error::config("norm_head", "is true; supported: false"));
-    }
     let trunk = Trunk::read(c)?;
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
     let mut attention = trunk.attention(None);
@@ -32,10 +31,37 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let layers = ffns(c, &trunk, scores(c)?)?
         .into_iter()
         .map(|ffn| Ok(trunk.pre_norm_layer(attention.clone(), own(c, bias, ffn)?)))
-        .collect::<Result<_, Error>>()?;
+        .collect::<Result<Vec<_>, Error>>()?;
+    let drafts = drafts(c, &trunk, layers.last())?;
     let mut spec = trunk.spec("bailing_moe", vec![rope], layers);
-    spec.embed = "word_embeddings";
+    (spec.embed, spec.drafts) = ("word_embeddings", drafts);
+    if c.is_on("norm_head")? {
+        if spec.head == Head::Tied {
+            return Err(Error::config("norm_head", "is true, but the head is the embedding"));
+        }
+        spec.head = Head::UnitColumns;
+    }
     Ok(spec)
+}
+
+/// Draft heads lie behind the last layer and are like it.
+fn drafts(c: &Config, trunk: &Trunk, layer: Option<&Layer>) -> Result<Vec<Draft>, Error> {
+    let n = c.count("num_nextn_predict_layers")?.unwrap_or(0);
+    let Some(layer) = layer else { return Ok(Vec::new()) };
+    let draft = |i| {
+        let name = format!("model.layers.{}", trunk.n_layers + i);
+        Draft {
+            parent: name.clone(),
+            token_norm: trunk.norm("enorm"),
+            hidden_norm: trunk.norm("hnorm"),
+            projection: "eh_proj",
+            order: PairOrder::TokenFirst,
+            layers: vec![(name.clone(), layer.clone())],
+            final_norm: trunk.norm("final_layernorm"),
+            end: name,
+        }
+    };
+    Ok((0..n).map(draft).collect())
 }
 
 fn scores(c: &Config) -> Result<Scores, Error> {

@@ -37,9 +37,9 @@ pub(super) fn drafts(c: &Config, trunk: &Trunk, mixer: &Mixer) -> Result<Vec<Dra
             hidden_norm: trunk.norm("hnorm"),
             projection: "eh_proj",
             order: PairOrder::TokenFirst,
-            layer_name: name,
-            layer: trunk.pre_norm(mixer.clone(), ffn.clone()),
+            layers: vec![(name.clone(), trunk.pre_norm(mixer.clone(), ffn.clone()))],
             final_norm: trunk.norm("shared_head.norm"),
+            end: name,
         }
     };
     Ok((0..n).map(draft).collect())

@@ -21,9 +21,9 @@ fn drafts(c: &Config, trunk: &Trunk, spec: &ModelSpec) -> Result<Vec<Draft>, Err
             hidden_norm: trunk.norm("hidden_layernorm"),
             projection: "input_proj",
             order: PairOrder::HiddenFirst,
-            layer_name: name,
-            layer: layer.clone(),
+            layers: vec![(name.clone(), layer.clone())],
             final_norm: trunk.norm("final_layernorm"),
+            end: name,
         }
     };
     Ok((0..n).map(draft).collect())

@@ -11,8 +11,8 @@ use super::glm4_moe::groups;
 use super::state_space::{Keys, kinds, mamba2};
 use super::*;
 use crate::recipe::{
-    Branch, Correction, ExpertLatent, Ffn, Layer, Mixer, MoeFfn, Norms, PlainFfn, Router, Skip,
-    Step,
+    Branch, Correction, Draft, ExpertLatent, Ffn, Layer, Mixer, MoeFfn, Norms, PairOrder, PlainFfn,
+    Router, Skip, Step,
 };
 
 const KEYS: Keys = Keys {
@@ -35,30 +35,58 @@ enum Kind {
 }
 
 pub(super) fn recipe(c: &Config, _context: Option<usize>) -> Result<ModelSpec, Error> {
-    let kinds = pattern(c)?;
+    let kinds = kinds_of(c, &["layers_block_type", "layer_types"], "hybrid_override_pattern")?;
+    let kinds = kinds.ok_or_else(|| crate::config::missing("hybrid_override_pattern"))?;
     let c = &c.with_defaults(json!({
         "num_hidden_layers": kinds.len(), "head_dim": 128, "use_conv_bias": true, "n_groups": 8, "conv_kernel": 4,
         "layer_norm_epsilon": 1e-5, "norm_topk_prob": true, "mlp_hidden_act": "relu2",
         "n_shared_experts": 1,
     }));
     let trunk = Trunk::read(c)?;
-    let layers = kinds
-        .into_iter()
-        .map(|kind| {
-            let (norms, branches) = (Norms::Pre(trunk.norm("norm")), branches(c, &trunk, kind)?);
-            Ok(Layer { steps: vec![Step { norms, branches, scale: 1.0, skip: Skip::Stream }] })
-        })
-        .collect::<Result<Vec<_>, Error>>()?;
+    let layers = kinds.into_iter().map(|kind| layer(c, &trunk, kind));
+    let layers = layers.collect::<Result<Vec<_>, Error>>()?;
+    let drafts = draft(c, &trunk)?.into_iter().collect();
     let mut spec = trunk.spec("nemotron_h", Vec::new(), layers);
     spec.embed = "embeddings";
     spec.final_norm.name = "norm_f";
-    Ok(spec)
+    Ok(ModelSpec { drafts, ..spec })
 }
 
-/// The kind of each layer: a list of names, or a text with a letter for each.
-fn pattern(c: &Config) -> Result<Vec<Kind>, Error> {
-    const PATTERN: &str = "hybrid_override_pattern";
-    for key in ["layers_block_type", "layer_types"] {
+fn layer(c: &Config, trunk: &Trunk, kind: Kind) -> Result<Layer, Error> {
+    let (norms, branches) = (Norms::Pre(trunk.norm("norm")), branches(c, trunk, kind)?);
+    Ok(Layer { steps: vec![Step { norms, branches, scale: 1.0, skip: Skip::Stream }] })
+}
+
+/// The draft head, if there is one: layers like the model's, of which the first one has what joins its
+/// inputs and the last one the norm. How files have several is not known.
+fn draft(c: &Config, trunk: &Trunk) -> Result<Option<Draft>, Error> {
+    if c.count("num_nextn_predict_layers")?.unwrap_or(0) == 0 {
+        return Ok(None);
+    }
+    let kinds = kinds_of(c, &["mtp_layers_block_type"], "mtp_hybrid_override_pattern")?;
+    let kinds = kinds.unwrap_or_else(|| vec![Kind::Attention, Kind::Experts]);
+    if kinds.is_empty() {
+        return Ok(None);
+    }
+    let name = |i: usize| format!("mtp.layers.{i}");
+    let end = name(kinds.len() - 1);
+    let layers =
+        kinds.into_iter().enumerate().map(|(i, kind)| Ok((name(i), layer(c, trunk, kind)?)));
+    Ok(Some(Draft {
+        parent: name(0),
+        token_norm: trunk.norm("enorm"),
+        hidden_norm: trunk.norm("hnorm"),
+        projection: "eh_proj",
+        order: PairOrder::TokenFirst,
+        layers: layers.collect::<Result<_, Error>>()?,
+        final_norm: trunk.norm("final_layernorm"),
+        end,
+    }))
+}
+
+/// The kind of each layer, if the config says it: a list of names, or a text with a letter for each.
+fn kinds_of(c: &Config, lists: &[&str], text: &str) -> Result<Option<Vec<Kind>>, Error> {
+    for key in lists {
         if let Some(names) = c.per_layer(key, 1)? {
             let known = [
                 ("linear_attention", Kind::Mamba),
@@ -68,14 +96,14 @@ fn pattern(c: &Config) -> Result<Vec<Kind>, Error> {
                 ("mlp", Kind::Plain),
                 ("moe", Kind::Experts),
             ];
-            return kinds(&names, key, &known);
+            return kinds(&names, key, &known).map(Some);
         }
     }
-    let letters = c.text(PATTERN)?.ok_or_else(|| crate::config::missing(PATTERN))?;
+    let Some(letters) = c.text(text)? else { return Ok(None) };
     let names: Vec<String> = letters.chars().map(String::from).collect();
     let known =
         [("M", Kind::Mamba), ("*", Kind::Attention), ("-", Kind::Plain), ("E", Kind::Experts)];
-    kinds(&names, PATTERN, &known)
+    kinds(&names, text, &known).map(Some)
 }
 
 fn branches(c: &Config, trunk: &Trunk, kind: Kind) -> Result<Vec<Branch>, Error> {

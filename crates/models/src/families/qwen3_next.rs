@@ -91,9 +91,9 @@ fn drafts(c: &Config, trunk: &Trunk, layer: Layer) -> Result<Vec<Draft>, Error> 
         hidden_norm: norm("pre_fc_norm_hidden"),
         projection: "fc",
         order: PairOrder::TokenFirst,
-        layer_name: format!("mtp.layers.{i}"),
-        layer: layer.clone(),
+        layers: vec![(format!("mtp.layers.{i}"), layer.clone())],
         final_norm: norm("norm"),
+        end: "mtp".to_owned(),
     };
     Ok((0..n).map(draft).collect())
 }

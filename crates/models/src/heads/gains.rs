@@ -29,12 +29,14 @@ pub(super) fn settled(
     if let Some(i) = trunk.spec().layers.iter().rposition(alike) {
         let theirs = trunk.spec().layer_name(i);
         let mut score = Score::default();
-        for (name, len) in gains_in(&body, &draft.layer_name) {
-            let other = name.replacen(&draft.layer_name, &theirs, 1);
-            score.compare(&body.gain(&name, len)?, &trunk.gain(&other, len)?);
+        for (layer_name, _) in draft.layers.iter().filter(|(_, layer)| alike(layer)) {
+            for (name, len) in gains_in(&body, layer_name) {
+                let other = name.replacen(layer_name, &theirs, 1);
+                score.compare(&body.gain(&name, len)?, &trunk.gain(&other, len)?);
+            }
         }
         if score.is_whole() {
-            as_stored(&mut draft.layer);
+            draft.layers.iter_mut().for_each(|(_, layer)| as_stored(layer));
             draft.token_norm.gain = NormGain::Stored;
             draft.hidden_norm.gain = NormGain::Stored;
         }

@@ -117,7 +117,7 @@ impl<B: Backend> DraftHead<B> {
         Ok(heads)
     }
 
-    /// The head as a model of one layer: what its [`Store`] is made from.
+    /// The head as a model of few layers: what its [`Store`] is made from.
     pub fn spec(&self) -> &ModelSpec {
         self.body.spec()
     }

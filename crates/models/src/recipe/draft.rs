@@ -1,11 +1,11 @@
-//! Draft heads: one more layer, which guesses the token after next from what the model has made of a
+//! Draft heads: one more layer or two, which guess the token after next from what the model has made of a
 //! position and from the token that follows it. DeepSeek-V3's report, section 2.2, describes it.
 //!
 //! A model is whole without them, and most files lack them; who guesses when is nobody's business here.
 
 use super::{Layer, ModelSpec, Norm, Positions, Streams};
 
-/// A layer that guesses, between what joins its two inputs and the model's own output matrix.
+/// Layers that guess, between what joins their two inputs and the model's own output matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
     /// What the names of its norms and of its projection begin with.
@@ -18,12 +18,12 @@ pub struct Draft {
     pub projection: &'static str,
     /// How they lie in its columns.
     pub order: PairOrder,
-    /// The full name of its layer.
-    pub layer_name: String,
-    /// Its layer, which has a cache of its own.
-    pub layer: Layer,
+    /// Its layers, which have caches of their own, each behind its full name.
+    pub layers: Vec<(String, Layer)>,
     /// The norm before the output matrix.
     pub final_norm: Norm,
+    /// What the name of that norm begins with.
+    pub end: String,
 }
 
 /// How two inputs of a projection lie side by side.
@@ -43,12 +43,12 @@ pub enum Place {
         /// What layers are called, before their numbers: usually `layers`.
         layers: &'static str,
     },
-    /// Where a draft head has its only layer and its norm.
+    /// Where a draft head has them.
     Draft {
-        /// The full name of the layer.
-        layer: String,
+        /// The full names of the layers.
+        layers: Vec<String>,
         /// What the name of the norm begins with.
-        parent: String,
+        end: String,
     },
 }
 
@@ -57,21 +57,22 @@ impl Place {
     pub(crate) fn layer_name(&self, i: usize) -> String {
         match self {
             Place::Trunk { layers } => format!("model.{layers}.{i}"),
-            Place::Draft { layer, .. } => layer.clone(),
+            Place::Draft { layers, .. } => layers[i].clone(),
         }
     }
 }
 
 impl Draft {
-    /// The head as a model of one layer, which shares embedding and output matrix with `trunk`.
+    /// The head as a model of few layers, which shares embedding and output matrix with `trunk`.
     pub(crate) fn body(&self, trunk: &ModelSpec) -> ModelSpec {
+        let (names, layers) = self.layers.iter().cloned().unzip();
         ModelSpec {
             positions: Positions::Absent,
             layer_inputs: None,
             streams: Streams::One,
-            layers: vec![self.layer.clone()],
+            layers,
             final_norm: self.final_norm.clone(),
-            place: Place::Draft { layer: self.layer_name.clone(), parent: self.parent.clone() },
+            place: Place::Draft { layers: names, end: self.end.clone() },
             drafts: Vec::new(),
             ..trunk.clone()
         }

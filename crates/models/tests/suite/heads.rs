@@ -19,8 +19,17 @@ const INT8: f32 = 0.4;
 /// The same where the rounding may choose another expert for a row.
 const INT8_EXPERTS: f32 = 3.0;
 
-const CASES: [(&str, usize); 5] =
-    [("qwen3_5", 1), ("qwen3_next", 1), ("deepseek_v3", 2), ("glm4_moe", 1), ("mimo", 1)];
+const CASES: [(&str, usize); 9] = [
+    ("qwen3_5", 1),
+    ("qwen3_5_moe", 1),
+    ("qwen3_next", 1),
+    ("deepseek_v3", 2),
+    ("glm4_moe", 1),
+    ("glm4_moe_lite", 1),
+    ("mimo", 1),
+    ("nemotron_h", 1),
+    ("bailing_moe_v2", 1),
+];
 
 fn folder(case: &str) -> PathBuf {
     fixtures().join("heads").join(case)
@@ -161,7 +170,8 @@ fn heads_are_counted_and_not_said_to_be_ignored() {
         let stored = stored_drafts(&spec, &checkpoint).expect(case);
         let numbers = |name: &&Tensor| name.shape.iter().product::<usize>() as u64;
         let is_own = |t: &&Tensor| {
-            let is_behind = spec.drafts.iter().any(|d| t.name.starts_with(&d.layer_name));
+            let mut names = spec.drafts.iter().flat_map(|draft| &draft.layers);
+            let is_behind = names.any(|(name, _)| t.name.starts_with(name));
             let is_shared = t.name.contains("embed_tokens") || t.name.contains("shared_head.head");
             (is_behind || t.name.starts_with("mtp.")) && !is_shared
         };

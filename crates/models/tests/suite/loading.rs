@@ -45,6 +45,39 @@ fn every_tiny_model_runs_and_its_terms_count() {
     }
 }
 
+/// One whose columns are of length one says the same, one that is packed is taken as it is, and one that
+/// is the embedding is refused.
+#[test]
+fn a_head_is_divided_by_its_columns_where_the_config_says_so() {
+    let (plain, _) = spec_of("bailing_moe", json!({}));
+    let (divided, config) = spec_of("bailing_moe", json!({"norm_head": true}));
+    let tensors = tiny::tensors(&plain, SEED);
+    let head = |tensor: &Tensor| tensor.name == "lm_head.weight";
+    let (rows, cols) = (plain.vocab, plain.hidden);
+    let stored = Checkpoint::from_tensors(config.clone(), tensors.clone());
+    let mut values = stored.vector("lm_head.weight", rows * cols).expect("floats");
+    for col in 0..cols {
+        let squares = values.iter().skip(col).step_by(cols).map(|x| f64::from(*x).powi(2));
+        let length = squares.sum::<f64>().sqrt();
+        let column = values.iter_mut().skip(col).step_by(cols);
+        column.for_each(|x| *x = (f64::from(*x) / length) as f32);
+    }
+    let unit = Tensor::from_f32("lm_head.weight", &[rows, cols], &values);
+    let others = tensors.iter().filter(|tensor| !head(tensor)).cloned();
+    let unit = Checkpoint::from_tensors(config, others.chain([unit]).collect());
+    let expected = logits(&plain, &unit);
+    for checkpoint in [&stored, &unit] {
+        let (worst, _) = distance(&logits(&divided, checkpoint), &expected);
+        assert!(worst < 1e-4, "{worst}");
+    }
+    assert!(distance(&logits(&plain, &stored), &expected).0 > 1.0);
+    let tied = json!({"norm_head": true, "tie_word_embeddings": true});
+    let mut config = tiny::config("bailing_moe").expect("a tiny one");
+    config.as_object_mut().expect("an object").extend(tied.as_object().expect("an object").clone());
+    let error = recipe(&config).expect_err("there is no head to divide").to_string();
+    assert!(error.contains("norm_head"), "{error}");
+}
+
 #[test]
 fn a_stored_head_beside_a_tied_one_is_ignored_with_a_note() {
     let (separate, _) = spec_of("llama", json!({}));

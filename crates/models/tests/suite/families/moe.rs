@@ -58,3 +58,8 @@ fn bailing_moe_with_corrected_sigmoids_in_groups_and_with_a_softmax() {
     packings::check("ling_affine4");
     packings::check("bailing_softmax_affine4");
 }
+
+#[test]
+fn bailing_moe_with_a_head_of_columns_of_length_one() {
+    packings::check("bailing_norm_head_affine4");
+}

@@ -98,10 +98,8 @@ impl Checkpoint {
         }
         let quantization = Quantization::of(&parts.config);
         let mut warnings = parts.warnings;
-        warnings
-            .extend(quantization.unmatched(|module| {
-                aliases.contains_key(&format!("{}.weight", canonical(module)))
-            }));
+        let modules = aliases.keys().filter_map(|name| name.strip_suffix(".weight"));
+        warnings.extend(quantization.unmatched(modules));
         let format = match parts.format {
             Format::HuggingFace if quantization.is_mlx() => Format::Mlx,
             format => format,

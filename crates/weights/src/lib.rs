@@ -21,6 +21,7 @@ mod quantization;
 pub mod quantize;
 pub mod safetensors;
 mod scheme;
+mod spelling;
 mod stacks;
 mod tensor;
 mod text_files;

@@ -4,11 +4,15 @@
 //! Nothing here looks at a tensor. What is malformed is kept as such and becomes an error when a
 //! module that depends on it is asked for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::{checkpoint::canonical, scheme::Scheme};
+use crate::{
+    checkpoint::canonical,
+    scheme::Scheme,
+    spelling::{common, is_one_expert, whole_or_parts},
+};
 
 /// The quantisation section of a config.
 #[derive(Debug)]
@@ -17,6 +21,9 @@ pub(crate) struct Quantization {
     default: Default,
     /// By canonical module name; the key as written comes along for messages.
     overrides: HashMap<String, (String, Rule)>,
+    /// The same by what all spellings of a module have in common. One for all experts goes before those
+    /// of single ones.
+    respelled: HashMap<String, (String, Rule)>,
     /// `weight_block_size` of FP8 checkpoints: rows and columns.
     pub(crate) fp8_block: (u32, u32),
 }
@@ -59,6 +66,7 @@ impl Quantization {
         let mut this = Quantization {
             default: Default::None,
             overrides: HashMap::new(),
+            respelled: HashMap::new(),
             fp8_block: (128, 128),
         };
         match section {
@@ -103,13 +111,32 @@ impl Quantization {
                 },
                 _ => continue,
             };
+            let entry = self.respelled.entry(common(key));
+            let entry = entry.or_insert_with(|| (key.clone(), rule.clone()));
+            if is_one_expert(&entry.0) && !is_one_expert(key) {
+                *entry = (key.clone(), rule.clone());
+            }
             self.overrides.insert(canonical(key).to_owned(), (key.clone(), rule));
         }
     }
 
-    /// The override for a module, whatever prefix either name has.
+    /// The override for a module, whatever prefix either name has, and whoever spelled it.
     pub(crate) fn override_of(&self, module: &str) -> Option<&Rule> {
-        self.overrides.get(canonical(module)).map(|(_, rule)| rule)
+        if self.overrides.is_empty() {
+            return None;
+        }
+        if let Some((_, rule)) = self.overrides.get(canonical(module)) {
+            return Some(rule);
+        }
+        // What holds for one expert says nothing about another one, but it does about a stack.
+        let is_one = is_one_expert(module);
+        let rule = |module: &str| {
+            let (key, rule) = self.respelled.get(module)?;
+            (!is_one || !is_one_expert(key)).then_some(rule)
+        };
+        let module = common(module);
+        let others = || whole_or_parts(&module).into_iter();
+        rule(&module).or_else(|| others().find_map(|other| rule(&other)))
     }
 
     /// What holds for a module whose tensors show that it is packed; `None` where the config says
@@ -134,16 +161,22 @@ impl Quantization {
         matches!(self.default, Default::Rule(_))
     }
 
-    /// A warning for each override whose module does not exist.
-    pub(crate) fn unmatched(&self, exists: impl Fn(&str) -> bool) -> Vec<String> {
-        let mut warnings: Vec<String> = self
-            .overrides
-            .iter()
-            .filter(|(module, _)| !exists(module))
-            .map(|(_, (key, _))| {
-                format!("the quantization override for {key} matches no module and is ignored")
-            })
-            .collect();
+    /// A warning for each override whose module is none of `modules`, in any spelling.
+    pub(crate) fn unmatched<'a>(&self, modules: impl Iterator<Item = &'a str>) -> Vec<String> {
+        if self.overrides.is_empty() {
+            return Vec::new();
+        }
+        let modules: HashSet<String> = modules.map(common).collect();
+        let is_there = |key: &str| {
+            let module = common(key);
+            let others = whole_or_parts(&module);
+            modules.contains(&module) || others.iter().any(|other| modules.contains(other))
+        };
+        let unmatched = self.overrides.values().filter(|(key, _)| !is_there(key));
+        let warning = |(key, _): &(String, Rule)| {
+            format!("the quantization override for {key} matches no module and is ignored")
+        };
+        let mut warnings: Vec<String> = unmatched.map(warning).collect();
         warnings.sort();
         warnings
     }

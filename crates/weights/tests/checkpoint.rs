@@ -135,6 +135,47 @@ fn overrides_reach_their_layer_whatever_its_prefix() {
     assert!(warning.contains("model.language_model.layers.7.mlp.up_proj"), "{warning}");
 }
 
+/// A config by the names of one program, and tensors by those of another.
+#[test]
+fn overrides_reach_their_layer_whoever_spelled_it() {
+    let six = json!({"group_size": 64, "bits": 6});
+    let check = |key: &str, stored: &str| {
+        let config = json!({"quantization": {"group_size": 64, "bits": 4, key: six}});
+        let checkpoint = Checkpoint::from_tensors(config, packed(stored, (2, 4096), affine(6, 64)));
+        let packing = checkpoint.matrix(stored, 2, 4096).expect(key).packing;
+        assert_eq!(packing, Packing::Affine { bits: 6, group: 64, scale: Float::F32 }, "{key}");
+        assert!(checkpoint.warnings().is_empty(), "{:?}", checkpoint.warnings());
+    };
+    for (raw, mlx) in [
+        ("model.layers.0.mlp.experts.5.up_proj", "model.layers.0.mlp.switch_mlp.up_proj"),
+        (
+            "model.language_model.layers.0.mlp.experts.gate_up_proj",
+            "layers.0.mlp.switch_mlp.up_proj",
+        ),
+        ("model.layers.0.block_sparse_moe.experts.0.w3", "layers.0.mlp.switch_mlp.up_proj"),
+        ("model.layers.0.self_attn.kv_b_proj", "layers.0.self_attn.unembed_out"),
+        ("model.layers.0.mlp.gate", "language_model.model.layers.0.mlp.gate.gate_proj"),
+    ] {
+        check(raw, mlx);
+        check(mlx, raw);
+    }
+}
+
+#[test]
+fn an_override_for_one_expert_says_nothing_about_another() {
+    let name = |i: usize| format!("model.layers.0.mlp.experts.{i}.up_proj");
+    let config = json!({"quantization": {
+        "group_size": 64, "bits": 4, name(1): {"group_size": 64, "bits": 6},
+    }});
+    let mut tensors = packed(&name(0), (2, 128), affine(4, 64));
+    tensors.extend(packed(&name(1), (2, 128), affine(6, 64)));
+    let checkpoint = Checkpoint::from_tensors(config, tensors);
+    for (i, bits) in [(0, 4), (1, 6)] {
+        let packing = checkpoint.matrix(&name(i), 2, 128).unwrap().packing;
+        assert_eq!(packing, Packing::Affine { bits, group: 64, scale: Float::F32 });
+    }
+}
+
 #[test]
 fn an_override_that_disagrees_with_what_is_stored_is_an_error() {
     let name = "language_model.model.layers.0.mlp.up_proj";

@@ -18,7 +18,10 @@ from gguf import (
     GGML_QUANT_SIZES, ExpertGatingFuncType, GGMLQuantizationType as T, GGUFWriter, RopeScalingType, dequantize, quantize
 )
 from transformers import AutoModelForCausalLM
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+import gguf_gemmas
 from cases.sizes import rope
 from families import logits, make_config, randomise, router_margin, write_f32
 from gguf_blocks import HALVES
@@ -204,18 +207,28 @@ CASES |= {
         [T.Q8_0, T.Q4_0]),
 }
 
-# As above; states again.
+FACTORS = dict(
+    embedding_multiplier=2.0, lm_head_multiplier=0.5, key_multiplier=0.7, attention_in_multiplier=1.3,
+    attention_out_multiplier=0.8, ssm_in_multiplier=1.2, ssm_out_multiplier=0.7,
+    ssm_multipliers=[0.8, 1.3, 0.6, 1.5, 1.2], mlp_multipliers=[0.7, 1.4],
+)
+# As above; states again. The converter multiplies Falcon's factors into its weights.
 CASES |= {
     "mamba2": ("mamba2", "mamba2", dict(
         vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, num_heads=4, head_dim=32, state_size=16, n_groups=2,
         conv_kernel=4, expand=2, use_bias=False, use_conv_bias=True, chunk_size=16, layer_norm_epsilon=1e-5,
         tie_word_embeddings=False, pad_token_id=0, bos_token_id=1, eos_token_id=2), [T.Q8_0, T.Q4_0]),
+    "falcon_h1": ("falcon-h1", "falcon_h1", {
+        **SMALL, **MAMBA, **FACTORS, "mamba_n_groups": 2, "mamba_d_ssm": 128, "mamba_rms_norm": True,
+        "mamba_norm_before_gate": False, **UNTIED}, [T.Q8_0, T.Q4_0]),
     "kimi_linear": ("kimi-linear", "kimi_linear", {
         **{k: v for k, v in LATENT.items() if k not in ("max_position_embeddings", "n_routed_experts", "first_k_dense_replace")},
         "model_max_length": 128, "layer_types": ["linear_attention", "full_attention"], "mlp_layer_types": ["dense", "sparse"],
         "linear_num_heads": 4, "linear_head_dim": 32, "linear_conv_kernel_dim": 4, "q_lora_rank": None, "num_experts": 8,
         "n_group": 1, "topk_group": 1, "norm_topk_prob": True}, [T.Q8_0, T.Q4_0]),
 }
+
+CASES |= gguf_gemmas.cases(SMALL, T.Q8_0, T.Q4_0)
 
 NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -281,21 +294,28 @@ TWISTS["nemotron_h"] = TWISTS["nemotron_h_moe"] = {f"mixer.{k}": v for k, v in S
 TWISTS["gemma2"] = TWISTS["gemma3"]
 TWISTS["starcoder2"] = {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 TWISTS["mamba2"] = TWISTS["nemotron_h"]
+TWISTS["falcon-h1"] = {f"mamba.{k}": v for k, v in STATE.items()} | {
+    f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")
+}
 TWISTS["kimi-linear"] = TWISTS["deepseek2"] | {
     "self_attn.q_conv1d": "ssm_conv1d_q", "self_attn.k_conv1d": "ssm_conv1d_k", "self_attn.v_conv1d": "ssm_conv1d_v",
     "self_attn.forget_gate.f_a_proj": "ssm_f_a", "self_attn.forget_gate.f_b_proj": "ssm_f_b", "self_attn.b_proj": "ssm_beta",
     "self_attn.g_a_proj": "ssm_g_a", "self_attn.g_b_proj": "ssm_g_b", "self_attn.o_norm": "ssm_norm",
 }
+TWISTS |= {arch: gguf_gemmas.TWISTS for arch in gguf_gemmas.ARCHS}
+# Those whose gains lack the one.
 GEMMAS = ("gemma", "gemma2", "gemma3")
 PERMUTED = ("llama", "granite", "granitemoe", "granitehybrid", "smollm3", "mistral3")
 
 
 def gguf_name(arch, path):
     module, kind = path.rsplit(".", 1)
-    top = {
+    if arch in gguf_gemmas.ARCHS and (lone := gguf_gemmas.name(path)):
+        return lone
+    top = gguf_gemmas.TOP | {
         "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
         "model.embedding_norm": "token_embd_norm", "model.embeddings": "token_embd", "model.norm_f": "output_norm",
-        "backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm",
+        "backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "model.final_layernorm": "output_norm",
     }
     if module in top:
         return f"{top[module]}.{kind}"
@@ -315,6 +335,8 @@ def gguf_name(arch, path):
     for end, lone in (("A_log", "ssm_a"), (".D", "ssm_d"), ("dt_bias", "ssm_dt.bias")):
         if path.endswith(end):
             return f"blk.{layer}.{lone}"
+    if part == "pre_ff_layernorm":
+        return f"blk.{layer}.ffn_norm"  # With nothing behind it.
     name = (NAMES | TWISTS.get(arch, {}))[part]
     return f"blk.{layer}.{name}.{kind}"
 
@@ -473,11 +495,28 @@ def split_latents(out, name, weight, config, pack):
     p.copy_(torch.from_numpy(np.concatenate([back["attn_k_b"].swapaxes(1, 2), back["attn_v_b"]], 1).reshape(p.shape)))
 
 
+def factor(arch, config, path):
+    """What the converter multiplies a matrix with, by rows."""
+    if arch != "falcon-h1" or path.endswith("norm.weight"):
+        return 1.0
+    inner, states = config.mamba_d_ssm, config.mamba_n_groups * config.mamba_d_state
+    lengths = [inner, inner, states, states, config.mamba_n_heads]
+    rows = np.repeat(np.float32(config.ssm_multipliers), lengths)[:, None] * config.ssm_in_multiplier
+    of = {
+        "gate_proj.weight": config.mlp_multipliers[0], "down_proj.weight": config.mlp_multipliers[1],
+        "k_proj.weight": config.key_multiplier * config.attention_in_multiplier,
+        "q_proj.weight": config.attention_in_multiplier, "v_proj.weight": config.attention_in_multiplier,
+        "o_proj.weight": config.attention_out_multiplier, "out_proj.weight": config.ssm_out_multiplier,
+        "in_proj.weight": rows, "lm_head.weight": config.lm_head_multiplier, "embed_tokens.weight": config.embedding_multiplier,
+    }
+    return np.float32(of.get(path if path == "lm_head.weight" else path.rsplit(".", 2)[-2] + ".weight", 1.0))
+
+
 def tensors(arch, config, model, types, seed):
     """Packs every parameter, puts back into the model what the packing made of it."""
     rng, turn = np.random.default_rng(seed), 0
     out = {}
-    state = split_experts(model.state_dict())
+    state = gguf_gemmas.stacked(model.state_dict()) if arch in gguf_gemmas.ARCHS else split_experts(model.state_dict())
     if arch == "qwen3next":
         state = split_heads(state, config)
     if arch == "granitehybrid":
@@ -511,23 +550,28 @@ def tensors(arch, config, model, types, seed):
             w = w.squeeze(1)
             out[name] = (w, T.F32)
             continue
-        if w.ndim == 1 or "ffn_gate_inp" in name or "position" in name or "norm" in name or name.endswith("bias"):
+        is_small = w.ndim == 1 or "ffn_gate_inp" in name or w.shape[-1] % 32
+        if is_small or "position" in name or "norm" in name or name.endswith("bias"):
             stored = w + 1 if arch in GEMMAS and "norm" in name else w
             out[name] = (stored.reshape(-1) if w.shape[0] == 1 else stored, T.F32)
             p.copy_(torch.from_numpy(restore(stored - 1 if arch in GEMMAS and "norm" in name else stored)))
             continue
         ty = types[turn % len(types)]
         turn += 1
+        by = factor(arch, config, path)
+        w = w * by
         if name.endswith("attn_kv_b.weight") and config.model_type in ("deepseek_v3", "kimi_linear"):
             split_latents(out, name, (p, w), config, lambda x: (packed(x, ty, rng), ty))
             continue
         blocks = packed(w, ty, rng)
         out[name] = (blocks, ty)
         back = dequantize(blocks, ty).reshape(w.shape)
-        back = restore(back)
+        back = restore(back) / by
         p.copy_(torch.from_numpy(np.ascontiguousarray(pairs_to_halves(back, heads) if permuted else back)))
     if arch == "qwen3next":
         join_heads(model.state_dict(), config, state)
+    if arch in gguf_gemmas.ARCHS:
+        gguf_gemmas.unstack(model.state_dict(), state)
     return out
 
 
@@ -543,6 +587,8 @@ def metadata(writer, arch, config):
         return writer.add_layer_norm_eps(config.layer_norm_epsilon)
     if arch == "mamba2":
         return alone(writer, config)
+    if arch in gguf_gemmas.ARCHS:
+        return gguf_gemmas.metadata(writer, arch, config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(getattr(config, "model_max_length", None) or config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -563,6 +609,8 @@ def metadata(writer, arch, config):
     if arch in ("granitehybrid", "nemotron_h", "nemotron_h_moe"):
         kinds = config.layers_block_type if arch != "granitehybrid" else config.layer_types
         kv_heads = [kv_heads if kind in ("full_attention", "attention") else 0 for kind in kinds]
+        state(writer, arch, config)
+    if arch == "falcon-h1":
         state(writer, arch, config)
     if arch == "kimi-linear":
         kv_heads = [1 if kind == "full_attention" else 0 for kind in config.layer_types]
@@ -682,7 +730,7 @@ def alone(writer, config):
 def state(writer, arch, config):
     """Sizes of Mamba-2 layers."""
     names = ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
-    if arch != "granitehybrid":
+    if arch not in ("granitehybrid", "falcon-h1"):
         names = ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel")
     heads, dim, groups, size, taps = (getattr(config, name) for name in names)
     writer.add_ssm_conv_kernel(taps)
@@ -732,7 +780,19 @@ def factors(arch, config, model):
         inv_freq = model.model.rotary_emb.inv_freq.numpy()
         plain = config.rope_parameters["rope_theta"] ** -(np.arange(0, config.head_dim, 2) / config.head_dim)
         return {"rope_freqs.weight": table(plain / inv_freq)}
+    if arch == "gemma4":
+        return {"rope_freqs.weight": table(gguf_gemmas.factors(config))}
     return {}
+
+
+def kv16_as_stored(module, query, key, value, *args, **kwargs):
+    """As `kv16` of families.py, of keys and values in which all factors are already."""
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+    return eager(module, query, key.half().float(), value.half().float(), *args, **kwargs)
+
+
+ALL_ATTENTION_FUNCTIONS.register("kv16_as_stored", kv16_as_stored)
+ALL_MASK_ATTENTION_FUNCTIONS.register("kv16_as_stored", eager_mask)
 
 
 @torch.no_grad()
@@ -753,7 +813,7 @@ def write_case(root, name, arch, model_type, values, types, ids):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    out = logits(model, ids, "kv16")
+    out = logits(model, ids, "kv16_as_stored" if arch == "falcon-h1" else "kv16")
     write_f32(root / f"{name}_kv16.f32", out)
     print(f"{name:10} seed {seed} {(root / f'{name}.gguf').stat().st_size:7} bytes, std {out.std():.3f}")
 

@@ -1,9 +1,9 @@
 """Small GGUF vocabularies, and the token ids llama.cpp gives for texts of many kinds.
 
 Writes crates/weights/tests/fixtures/gguf/tokenizers/:
-  bpe.gguf, spm.gguf, wordpiece.gguf   vocabularies of a few hundred tokens, made here
-  bpe.json                             {pre-tokenizer: {text: ids}} over bpe.gguf
-  spm.json, wordpiece.json             {text: ids}
+  bpe.gguf, spm.gguf, ranked.gguf, wordpiece.gguf   vocabularies of a few hundred tokens, made here
+  bpe.json                                          {pre-tokenizer: {text: ids}} over bpe.gguf
+  spm.json, ranked.json, wordpiece.json             {text: ids}
 and, with --models DIR, over the real files found there, FILE.json: {text: ids}.
 
 The small BPE vocabulary is trained without cutting texts into words, so that its merges cross every
@@ -116,6 +116,20 @@ def spm():
     return tokens, types, scores
 
 
+def ranked():
+    """The same pieces joined by rank, as Gemma 4 has them; breaks of lines join each other, and nothing else."""
+    t = Tokenizer(models.BPE())
+    lines = [line.replace(" ", "▁") for text in TEXTS * 2 for line in re.split(r"\n+", text)]
+    t.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=700, max_token_length=12, limit_alphabet=260))
+    model = json.loads(t.to_str())["model"]
+    merges = model["merges"] + [["\n", "\n"], ["\n\n", "\n\n"]]
+    head = ["<pad>", "<eos>", "<bos>", "<unk>"] + [f"<0x{b:02X}>" for b in range(256)] + ["<|tool_call>", "<turn|>"]
+    tokens = head + sorted(model["vocab"], key=model["vocab"].get) + ["\n", "\n\n", "\n\n\n\n"]
+    types = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.BYTE] * 256 + [TokenType.USER_DEFINED, TokenType.CONTROL]
+    types += [TokenType.NORMAL] * (len(tokens) - len(types))
+    return tokens, types, [" ".join(merge) for merge in merges]
+
+
 def wordpiece():
     words = sorted({w for text in TEXTS for w in re.findall(r"[a-z]+|[0-9]|[^\sa-z0-9]", text.lower())})
     pieces = sorted({c for w in words for c in w} | {"ing", "ed", "er", "ld", "rn"})
@@ -159,6 +173,11 @@ def main():
     tokens, types, scores = spm()
     vocabulary(OUT / "spm.gguf", "llama", "default", tokens, types, token_scores=scores, bos_token_id=1, eos_token_id=2, unk_token_id=0)
     dump("spm.json", goldens(tool, OUT / "spm.gguf"))
+
+    tokens, types, merges = ranked()
+    vocabulary(OUT / "ranked.gguf", "gemma4", None, tokens, types, token_merges=merges, pad_token_id=0, eos_token_id=1, bos_token_id=2,
+               unk_token_id=3, add_bos_token=False)
+    dump("ranked.json", goldens(tool, OUT / "ranked.gguf"))
 
     tokens, types = wordpiece()
     vocabulary(OUT / "wordpiece.gguf", "bert", None, tokens, types, bos_token_id=2, sep_token_id=3, unk_token_id=1, pad_token_id=0, mask_token_id=4)

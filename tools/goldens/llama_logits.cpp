@@ -3,7 +3,7 @@
 //   llama_logits MODEL.gguf IDS.txt OUT.f32 THREADS
 //
 // IDS.txt holds token ids separated by white space. Link against libllama of the version that
-// tools/goldens/README.md names.
+// docs/exactness.md names.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

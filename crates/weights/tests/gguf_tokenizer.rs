@@ -91,6 +91,13 @@ fn sentencepiece_joins_by_score() {
     check("spm", &tokenizer(&files(fixture("spm.gguf")).unwrap()), &goldens);
 }
 
+/// Merges of SentencePiece's pieces, as Gemma 4 has them.
+#[test]
+fn sentencepiece_joins_by_rank() {
+    let goldens: Goldens = serde_json::from_slice(&fixture("ranked.json")).unwrap();
+    check("ranked", &tokenizer(&files(fixture("ranked.gguf")).unwrap()), &goldens);
+}
+
 #[test]
 fn wordpiece_takes_the_longest_piece() {
     let goldens: Goldens = serde_json::from_slice(&fixture("wordpiece.json")).unwrap();
@@ -146,13 +153,15 @@ fn the_frame_of_a_text_is_the_one_the_file_asks_for() {
     let (_, _, len) = frame("bpe.gguf");
     assert_eq!(len, 1);
     assert_eq!(frame("spm.gguf").0, Some(1));
+    // Gemma 4 has one whatever the file says.
+    assert_eq!(frame("ranked.gguf").0, Some(2));
     let (first, last, _) = frame("wordpiece.gguf");
     assert_eq!((first, last), (Some(2), Some(3)));
 }
 
 #[test]
 fn texts_survive_encoding_and_decoding() {
-    for name in ["bpe.gguf", "spm.gguf"] {
+    for name in ["bpe.gguf", "spm.gguf", "ranked.gguf"] {
         let tokenizer = tokenizer(&files(fixture(name)).unwrap());
         for text in ["Hello, world!", "a\n b\tc", "naïve 你好 😀", "  two spaces  "] {
             let ids = tokenizer.encode(text, false).unwrap();

@@ -57,6 +57,18 @@ CASES = {
 
 # name -> (module of mlx-lm, config, group, bits)
 MLX_CASES = {
+    "gemma3n_affine4": (
+        "gemma3n",
+        {"model_type": "gemma3n",
+         "text_config": {
+             "model_type": "gemma3n_text", "tie_word_embeddings": True, **MLX, "head_dim": 16, "num_hidden_layers": 3,
+             "intermediate_size": 64, "layer_types": [S, F, S], "sliding_window": 24, "num_kv_shared_layers": 1,
+             "hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": 92, "laurel_rank": 32,
+             "activation_sparsity_pattern": [0.6, 0.0, 0.4], "altup_num_inputs": 4, "altup_coef_clip": 120.0,
+             "altup_correct_scale": True, "altup_active_idx": 0, "final_logit_softcapping": 30.0,
+             "rope_theta": 1000.0, "rope_local_base_freq": 100.0}},
+        32, 4,
+    ),
     "gemma4_experts_affine4": (
         "gemma4",
         {"model_type": "gemma4", "vocab_size": 96,

@@ -8,6 +8,7 @@
 use super::gemma3::{full_rope, sliding_rope};
 use super::gemma4::{layer_inputs, norms, sources};
 use super::*;
+use crate::config::{finite, wrong};
 use crate::normal;
 use crate::recipe::{
     AltUp, Branch, Ffn, GateKept, GatedFfn, KeysValues, Laurel, Layer, LayerInputFfn, Mixer, Norm,
@@ -111,31 +112,49 @@ fn streams(c: &Config, trunk: &Trunk) -> Result<AltUp, Error> {
     })
 }
 
-/// The feed-forward part of each layer. Configs say one width or one for each, and of what share of the
-/// numbers of a gate nothing is left.
+/// The feed-forward part of each layer. Configs say one width or one for each.
 fn gated(c: &Config, trunk: &Trunk) -> Result<Vec<GatedFfn>, Error> {
     let n = trunk.n_layers;
     let inner = match c.get("intermediate_size") {
         Some(Value::Array(_)) => c.sizes("intermediate_size")?,
         _ => vec![c.need_size("intermediate_size")?; n],
     };
-    let key = "activation_sparsity_pattern";
-    let lost = match c.get(key) {
-        Some(_) => c.numbers(key)?,
+    need_len("intermediate_size", inner.len(), n)?;
+    let layer = |(inner, kept)| GatedFfn { kept, ..trunk.gated(inner) };
+    Ok(inner.into_iter().zip(kept(c, n)?).map(layer).collect())
+}
+
+/// Which numbers of the gate of each layer count. Hugging Face says of what share of them nothing is
+/// left, GGUF how many deviations above the mean that is.
+fn kept(c: &Config, n: usize) -> Result<Vec<GateKept>, Error> {
+    let (shares, deviations) = ("activation_sparsity_pattern", "activation_sparsity_scale");
+    if let Some(value) = c.get(deviations) {
+        let list = value.as_array().ok_or_else(|| wrong(deviations, "a list", value))?;
+        need_len(deviations, list.len(), n)?;
+        let kept = |value: &Value| match value {
+            Value::Null => Ok(GateKept::All),
+            value => Ok(GateKept::Above(finite(deviations, value)? as f32)),
+        };
+        return list.iter().map(kept).collect();
+    }
+    let lost = match c.get(shares) {
+        Some(_) => c.numbers(shares)?,
         None => (0..n).map(|i| if n > 10 && i < 10 { 0.95 } else { 0.0 }).collect(),
     };
-    for (key, len) in [("intermediate_size", inner.len()), (key, lost.len())] {
-        if len != n {
-            return Err(Error::config(key, format!("has {len} entries for {n} layers")));
-        }
-    }
+    need_len(shares, lost.len(), n)?;
     let kept = |lost: f64| match lost {
         0.0 => Ok(GateKept::All),
         lost if lost > 0.0 && lost < 1.0 => Ok(GateKept::Above(normal::quantile(lost) as f32)),
-        lost => Err(Error::config(key, format!("has {lost}, which is no share below 1"))),
+        lost => Err(Error::config(shares, format!("has {lost}, which is no share below 1"))),
     };
-    let layer = |(inner, lost)| Ok(GatedFfn { kept: kept(lost)?, ..trunk.gated(inner) });
-    inner.into_iter().zip(lost).map(layer).collect()
+    lost.into_iter().map(kept).collect()
+}
+
+fn need_len(key: &str, len: usize, n: usize) -> Result<(), Error> {
+    match len == n {
+        true => Ok(()),
+        false => Err(Error::config(key, format!("has {len} entries for {n} layers"))),
+    }
 }
 
 /// A small one, beside the usual keys.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use backend::{BLOCK, Backend, Batch, KvFormat, Span, TokenId, reference::Reference};
 use cpu::{Activations, Cpu, Isa, Options};
-use hearth_models::recipe::{Branch, Ffn, Layer};
+use hearth_models::recipe::{Branch, Ffn, GateKept, Layer};
 use hearth_models::{Decoder, ModelSpec, Room, Scratch, Store};
 use weights::Checkpoint;
 
@@ -108,7 +108,7 @@ const EXACT: Tolerance = REFERENCE;
 /// do. Large, because tiny random models amplify every error; real ones are measured elsewhere.
 const INT8: Tolerance = Tolerance { worst: 0.25, rms: 0.04 };
 
-/// The same where the rounding may choose another expert for a row.
+/// The same where the rounding may choose another expert for a row, or other numbers of a gate.
 const INT8_EXPERTS: Tolerance = Tolerance { worst: 2.0, rms: 0.12 };
 
 /// Logits that somebody else computed for a model and a prompt.
@@ -133,10 +133,13 @@ impl Golden<'_> {
 
     fn check_devices(&self) {
         self.check(&Reference, REFERENCE);
-        let is_mixture =
-            |branch: &Branch| matches!(branch, Branch::Ffn(Ffn::Moe(_) | Ffn::Twin(_)));
-        let has_experts = self.spec.layers.iter().flat_map(Layer::branches).any(is_mixture);
-        let int8 = if has_experts { INT8_EXPERTS } else { INT8 };
+        let chooses = |branch: &Branch| match branch {
+            Branch::Ffn(Ffn::Moe(_) | Ffn::Twin(_)) => true,
+            Branch::Ffn(Ffn::Gated(gated)) => gated.kept != GateKept::All,
+            _ => false,
+        };
+        let has_choice = self.spec.layers.iter().flat_map(Layer::branches).any(chooses);
+        let int8 = if has_choice { INT8_EXPERTS } else { INT8 };
         for (activations, tolerance) in [(Activations::Exact, EXACT), (Activations::Int8, int8)] {
             let best = Cpu::new(&Options { threads: 2, activations, isa: None });
             let logits = self.check(&best, tolerance);

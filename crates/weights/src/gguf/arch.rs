@@ -9,7 +9,7 @@ mod known;
 use super::metadata::Metadata;
 use crate::Error;
 
-pub(super) use known::ARCHS;
+pub(super) use known::{ARCHS, OTHERS};
 
 /// One architecture.
 #[derive(Debug)]

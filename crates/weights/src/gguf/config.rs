@@ -2,6 +2,8 @@
 //! for.
 //!
 //! Beyond Hugging Face's own keys there are some of ours, for what GGUF does to a model:
+//! - `activation_sparsity_scale`: for each layer of Gemma 3n, how many standard deviations above its mean a
+//!   number of the gate must be in order to count; null where all do.
 //! - `linear_by_kind: true`: the projections of gated delta rules have queries, keys, values and gates of
 //!   all heads one after the other, whatever the family.
 //! - `linear_heads_in_turn: true`: the large ones have the first value head of every key head, then the
@@ -17,7 +19,7 @@ use serde_json::{Map, Number, Value as Json, json};
 
 use super::{
     arch::{Arch, Gains, RopeRows},
-    deepseek, hybrids,
+    deepseek, gemma, hybrids,
     metadata::{Metadata, Value},
     names::RopeFactors,
     states::{self, Restoring},
@@ -263,8 +265,10 @@ fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Res
             let is_normed = tensors.iter().any(|tensor| tensor.name == name);
             out.insert("use_qk_norm".into(), json!(is_normed));
         }
-        "gemma2" => gemma_scale(hyper, out, 46)?,
-        "gemma3" => gemma3(hyper, out)?,
+        "gemma2" => gemma::gemma2(hyper, out)?,
+        "gemma3" => gemma::gemma3(hyper, out)?,
+        "gemma3n" => gemma::gemma3n(hyper, tensors, out)?,
+        "gemma4" => gemma::gemma4(hyper, tensors, out)?,
         "starcoder2" => {
             out.insert("hidden_act".into(), json!("gelu_pytorch_tanh"));
         }
@@ -274,6 +278,7 @@ fn twists(hyper: &Hyper, tensors: &[Tensor], out: &mut Map<String, Json>) -> Res
             out.insert("hidden_act".into(), json!("gelu_new"));
         }
         "granitehybrid" => hybrids::granite(hyper, tensors, out)?,
+        "falcon-h1" => hybrids::falcon(hyper, tensors, out)?,
         "nemotron_h" | "nemotron_h_moe" => hybrids::nemotron(hyper, tensors, out)?,
         "kimi-linear" => hybrids::kimi(hyper, out)?,
         "bailingmoe2" => deepseek::bailing(hyper, tensors, out)?,
@@ -371,39 +376,15 @@ fn experts(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What Gemmas scale their queries by: the columns of a head, or, the largest one, which has so many
-/// layers, the width per head.
-fn gemma_scale(hyper: &Hyper, out: &mut Map<String, Json>, largest: u64) -> Result<(), Error> {
-    let scalar = match out["num_hidden_layers"].as_u64() {
-        Some(n) if n == largest => {
-            let heads = out["num_attention_heads"].as_u64().filter(|&n| n > 0).unwrap_or(1);
-            json!(hyper.required("embedding_length")? / heads)
-        }
-        _ => out["head_dim"].clone(),
-    };
-    out.insert("query_pre_attn_scalar".into(), scalar);
-    Ok(())
-}
-
-/// What is fixed in the code of Gemma 3 rather than stored.
-fn gemma3(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
-    gemma_scale(hyper, out, 62)?;
-    if out.contains_key("sliding_window") {
-        let pattern = hyper.unsigned("attention.sliding_window_pattern")?.unwrap_or(6);
-        out.insert("sliding_window_pattern".into(), json!(pattern));
-        let local = hyper.f32("rope.freq_base_swa")?.unwrap_or(10_000.0);
-        out.insert("rope_local_base_freq".into(), number(local));
-    } else {
-        out.insert("sliding_window_pattern".into(), json!(1));
-    }
-    Ok(())
-}
-
 fn rope_scaling(
     hyper: &Hyper,
     factors: &RopeFactors,
     out: &mut Map<String, Json>,
 ) -> Result<Option<Json>, Error> {
+    if hyper.arch.name == "gemma4" {
+        gemma::ropes(hyper, factors, out)?;
+        return Ok(None);
+    }
     let original = hyper.unsigned("rope.scaling.original_context_length")?;
     if let (Some(long), Some(short)) = (&factors.long, &factors.short) {
         // Hugging Face keeps the original length beside the scaling for this one type.

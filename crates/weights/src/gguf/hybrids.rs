@@ -98,6 +98,22 @@ pub(super) fn mamba2(
     Ok(())
 }
 
+/// Mamba-2 and attention side by side. The converter multiplies all factors of the config into the
+/// weights, and llama.cpp gates before it norms.
+pub(super) fn falcon(
+    hyper: &Hyper,
+    tensors: &[Tensor],
+    out: &mut Map<String, Json>,
+) -> Result<(), Error> {
+    let names =
+        ["mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"];
+    states::mamba2(hyper, names, out)?;
+    out.insert("mamba_conv_bias".into(), json!(any(tensors, ".mamba.conv1d.bias")));
+    out.insert("mamba_rms_norm".into(), json!(any(tensors, ".mamba.norm.weight")));
+    out.insert("mamba_norm_before_gate".into(), json!(false));
+    Ok(())
+}
+
 /// Kimi's delta rule where there are no heads of keys, else latent attention; heads are as many in both.
 pub(super) fn kimi(hyper: &Hyper, out: &mut Map<String, Json>) -> Result<(), Error> {
     let n_layers = hyper.layers()?.n;

@@ -8,6 +8,7 @@ mod arch;
 pub mod blocks;
 mod config;
 mod deepseek;
+mod gemma;
 mod hybrids;
 pub mod metadata;
 mod names;
@@ -24,9 +25,9 @@ use self::{arch::Arch, config::Hyper, reader::File};
 
 pub use tokenizer::{Joins, Vocabulary};
 
-/// The architectures that are read, each with the `model_type` it has elsewhere.
+/// The architectures that are read, each with a `model_type` that it has elsewhere.
 pub fn architectures() -> impl Iterator<Item = (&'static str, &'static str)> {
-    arch::ARCHS.iter().map(|arch| (arch.name, arch.model_type))
+    arch::ARCHS.iter().map(|arch| (arch.name, arch.model_type)).chain(arch::OTHERS)
 }
 
 /// Opens a GGUF file; of a split one, the first part.

@@ -9,6 +9,10 @@ use super::arch::{Arch, Gains, Guessing};
 use super::config::Layers;
 use super::states;
 
+/// Modules whose matrices are taken apart, and how many they may be.
+const STACKS: [&str; 2] = ["model.altup_projections", "model.altup_unembed_projections"];
+const MAX_STACK: usize = 64;
+
 /// RoPE factors, which the file stores as tensors and Hugging Face in the config.
 #[derive(Debug, Default)]
 pub(super) struct RopeFactors {
@@ -37,7 +41,11 @@ pub(super) fn translate(
             // What nobody knows of a layer that guesses is as good as no such layer.
             tensor_name
                 if layers.guesses(tensor_name) && name(arch, layers, tensor_name).is_none() => {}
-            _ => out.extend(states::restored(rename(arch, layers, tensor)?, layers.states)?),
+            _ => {
+                for tensor in apart(rename(arch, layers, tensor)?) {
+                    out.extend(states::restored(tensor, layers.states)?);
+                }
+            }
         }
     }
     Ok((out, factors))
@@ -69,6 +77,22 @@ fn rename(arch: &Arch, layers: &Layers, tensor: Tensor) -> Result<Tensor, Error>
         tensor.shape.insert(0, 1);
     }
     Ok(Tensor { name, ..tensor })
+}
+
+/// Matrices that the file has one on top of the other, and Hugging Face each for itself.
+fn apart(tensor: Tensor) -> Vec<Tensor> {
+    let stack = tensor.name.strip_suffix(".weight").filter(|name| STACKS.contains(name));
+    let (Some(stack), [n @ 1..=MAX_STACK, rows, cols]) = (stack, &tensor.shape[..]) else {
+        return vec![tensor];
+    };
+    let len = tensor.data.len() / n;
+    let one = |i: usize| Tensor {
+        name: format!("{stack}.{i}.weight"),
+        shape: vec![*rows, *cols],
+        data: tensor.data.slice(i * len..(i + 1) * len),
+        ..tensor.clone()
+    };
+    (0..*n).map(one).collect()
 }
 
 /// The Hugging Face name of a tensor; `None` where the architecture has no such tensor.

@@ -64,6 +64,12 @@ fn gemma3n_with_several_streams_and_few_activations() {
     check("gemma3n");
 }
 
+/// A wrapper's names, tables and projections of four bits.
+#[test]
+fn gemma3n_as_mlx_converts_it() {
+    packings::check("gemma3n_affine4");
+}
+
 #[test]
 fn a_gemma3n_that_makes_no_sense_names_the_key() {
     let config = read_json(&fixtures().join("gemma3n/config.json"));
@@ -76,6 +82,9 @@ fn a_gemma3n_that_makes_no_sense_names_the_key() {
     check("altup_active_idx", json!(4));
     check("activation_sparsity_pattern", json!([0.5, 0.5, 0.5, 1.0]));
     check("activation_sparsity_pattern", json!([0.5]));
+    check("activation_sparsity_scale", json!([0.5]));
+    check("activation_sparsity_scale", json!([0.5, 0.5, 0.5, "all"]));
+    check("activation_sparsity_scale", json!(0.5));
     check("intermediate_size", json!([24, 24]));
     check("hidden_size_per_layer_input", json!(0));
     check("num_kv_shared_layers", json!(4));

@@ -4,6 +4,10 @@
 
 use super::{Arch, Gains, Guessing, RopeRows, States};
 
+/// Architectures of which some files are of another `model_type`, as their hyperparameters tell.
+pub(in crate::gguf) const OTHERS: [(&str, &str); 3] =
+    [("llama", "mixtral"), ("olmo2", "olmo3"), ("deepseek2", "deepseek_v3")];
+
 /// The architectures, in the order of the message that lists them.
 pub(in crate::gguf) const ARCHS: &[Arch] = &[
     Arch {
@@ -29,6 +33,22 @@ pub(in crate::gguf) const ARCHS: &[Arch] = &[
         gains: Gains::OneMore,
         layer: SANDWICH,
         ..plain("gemma3", "gemma3_text", "Gemma3ForCausalLM")
+    },
+    Arch {
+        layer: GEMMA_3N,
+        lone: &[("altup_correct_scale", "altup.correct_output_scale")],
+        model: LAYER_INPUTS,
+        ..plain("gemma3n", "gemma3n_text", "Gemma3nForCausalLM")
+    },
+    Arch {
+        layer: GEMMA_4,
+        lone: &[
+            ("layer_output_scale", "layer_scalar"),
+            ("ffn_gate_inp.scale", "router.scale"),
+            ("ffn_down_exps.scale", "router.per_expert_scale"),
+        ],
+        model: LAYER_INPUTS,
+        ..plain("gemma4", "gemma4_text", "Gemma4ForCausalLM")
     },
     Arch {
         layer: &[("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")],
@@ -234,6 +254,27 @@ pub(in crate::gguf) const ARCHS: &[Arch] = &[
     },
     Arch {
         layer: &[
+            ("ssm_in", "mamba.in_proj"),
+            ("ssm_conv1d", "mamba.conv1d"),
+            ("ssm_norm", "mamba.norm"),
+            ("ssm_out", "mamba.out_proj"),
+            ("ffn_gate", "feed_forward.gate_proj"),
+            ("ffn_up", "feed_forward.up_proj"),
+            ("ffn_down", "feed_forward.down_proj"),
+        ],
+        lone: &[
+            ("ssm_a", "mamba.A_log"),
+            ("ssm_d", "mamba.D"),
+            ("ssm_dt", "mamba.dt_bias"),
+            // Its name ends here, with nothing behind it.
+            ("ffn_norm", "pre_ff_layernorm.weight"),
+        ],
+        model: &[("output_norm", "model.final_layernorm")],
+        states: States::Mamba2,
+        ..plain("falcon-h1", "falcon_h1", "FalconH1ForCausalLM")
+    },
+    Arch {
+        layer: &[
             ("attn_q_a", "self_attn.q_a_proj"),
             ("attn_q_a_norm", "self_attn.q_a_layernorm"),
             ("attn_q_b", "self_attn.q_b_proj"),
@@ -364,6 +405,50 @@ const SANDWICH: &[(&str, &str)] = &[
     ("post_attention_norm", "post_attention_layernorm"),
     ("ffn_norm", "pre_feedforward_layernorm"),
     ("post_ffw_norm", "post_feedforward_layernorm"),
+];
+
+/// Norms likewise, what tokens bring along, residuals of low rank, and what makes several streams.
+const GEMMA_3N: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+    ("inp_gate", "per_layer_input_gate"),
+    ("proj", "per_layer_projection"),
+    ("post_norm", "post_per_layer_input_norm"),
+    ("altup_correct_coef", "altup.correction_coefs"),
+    ("altup_predict_coef", "altup.prediction_coefs"),
+    ("altup_router", "altup.modality_router"),
+    ("altup_router_norm", "altup.router_norm"),
+    ("laurel_l", "laurel.linear_left"),
+    ("laurel_r", "laurel.linear_right"),
+    ("laurel_post_norm", "laurel.post_laurel_norm"),
+];
+
+/// Norms likewise, what tokens bring along, and experts beside every feed-forward layer.
+const GEMMA_4: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+    ("inp_gate", "per_layer_input_gate"),
+    ("proj", "per_layer_projection"),
+    ("post_norm", "post_per_layer_input_norm"),
+    ("post_ffw_norm_1", "post_feedforward_layernorm_1"),
+    ("pre_ffw_norm_2", "pre_feedforward_layernorm_2"),
+    ("post_ffw_norm_2", "post_feedforward_layernorm_2"),
+    ("ffn_gate_inp", "router.proj"),
+    ("ffn_gate_exps", "experts.gate_proj"),
+    ("ffn_up_exps", "experts.up_proj"),
+    ("ffn_gate_up_exps", "experts.gate_up_proj"),
+    ("ffn_down_exps", "experts.down_proj"),
+];
+
+/// What makes the inputs of all layers, and streams, where there are several.
+const LAYER_INPUTS: &[(&str, &str)] = &[
+    ("per_layer_token_embd", "model.embed_tokens_per_layer"),
+    ("per_layer_model_proj", "model.per_layer_model_projection"),
+    ("per_layer_proj_norm", "model.per_layer_projection_norm"),
+    ("altup_proj", "model.altup_projections"),
+    ("altup_unembd_proj", "model.altup_unembed_projections"),
 ];
 
 /// Mamba-2 and its norm.

@@ -56,12 +56,14 @@ enum Frame {
     Bare,
     /// BOS before it.
     Bos,
+    /// The same, whatever the file says.
+    AlwaysBos,
     /// BOS (there called CLS) before it and SEP after it.
     ClsSep,
 }
 
-/// Control tokens that end an answer in some family, whatever the file calls its EOS.
-const STOPS: [&str; 8] = [
+/// Tokens that end an answer in some family, whatever the file calls its EOS.
+const STOPS: [&str; 11] = [
     "<|endoftext|>",
     "<|end_of_text|>",
     "<|im_end|>",
@@ -70,6 +72,10 @@ const STOPS: [&str; 8] = [
     "<|end|>",
     "<end_of_turn>",
     "<｜end▁of▁sentence｜>",
+    "<eos>",
+    "<turn|>",
+    // Where a model waits for what a tool says.
+    "<|tool_response>",
 ];
 
 /// The text files of a model. All absent where the file has no vocabulary.
@@ -80,12 +86,12 @@ pub(super) fn build(metadata: &Metadata) -> Result<Text, Error> {
         text.warnings.push("the file holds no tokenizer".into());
         return Ok(text);
     }
-    if !matches!(kind, "gpt2" | "llama" | "bert") {
+    if !matches!(kind, "gpt2" | "llama" | "gemma4" | "bert") {
         return Err(Error::Unsupported {
             file: metadata.file.to_path_buf(),
             what: format!("the tokenizer kind {kind:?}"),
-            advice: "these are: gpt2 (byte-level BPE), llama (SentencePiece BPE), bert \
-                     (WordPiece)"
+            advice: "these are: gpt2 (byte-level BPE), llama and gemma4 (SentencePiece BPE), \
+                     bert (WordPiece)"
                 .into(),
         });
     }
@@ -94,6 +100,7 @@ pub(super) fn build(metadata: &Metadata) -> Result<Text, Error> {
     let parts = match kind {
         "gpt2" => bpe::build(metadata, &mut text.warnings)?,
         "llama" => spm::build(metadata, &vocab, &specials, &mut text.warnings)?,
+        "gemma4" => spm::ranked(metadata, &vocab, &specials)?,
         _ => wordpiece::build(metadata, &vocab, &specials)?,
     };
     let framing = Framing::of(metadata, parts.frame, &specials)?;
@@ -136,7 +143,8 @@ struct Framing {
 impl Framing {
     fn of(metadata: &Metadata, frame: Frame, specials: &Specials) -> Result<Framing, Error> {
         let says = |key: &str| metadata.bool(&format!("tokenizer.ggml.{key}"));
-        let bos = says("add_bos_token")?.unwrap_or(frame != Frame::Bare);
+        let bos =
+            frame == Frame::AlwaysBos || says("add_bos_token")?.unwrap_or(frame != Frame::Bare);
         let eos = says("add_eos_token")?.unwrap_or(false);
         let sep = says("add_sep_token")?.unwrap_or(false) || frame == Frame::ClsSep;
         let after = if sep && frame == Frame::ClsSep {
@@ -209,7 +217,7 @@ fn is_stop(token: &[u8]) -> bool {
     token.first() == Some(&b'<') && STOPS.iter().any(|stop| stop.as_bytes() == token)
 }
 
-/// EOS, end of turn, end of message, and control tokens that are known to mean the same.
+/// EOS, end of turn, end of message, and tokens set apart that are known to mean the same.
 fn stops(vocab: &Vocab, specials: &Specials) -> Vec<u64> {
     let mut stops: Vec<u64> = [specials.eos, specials.eot, specials.eom]
         .into_iter()
@@ -217,7 +225,7 @@ fn stops(vocab: &Vocab, specials: &Specials) -> Vec<u64> {
         .map(|id| id as u64)
         .collect();
     for (id, (&token, &role)) in vocab.tokens.iter().zip(&vocab.roles).enumerate() {
-        if role == Role::Control && is_stop(token) {
+        if matches!(role, Role::Control | Role::UserDefined) && is_stop(token) {
             stops.push(id as u64);
         }
     }

@@ -1,5 +1,5 @@
 //! SentencePiece BPE: spaces become `▁`, and the pair whose joint token scores highest is joined
-//! first.
+//! first, or, with Gemma 4, the one whose merge ranks first.
 //!
 //! tokenizer.json knows ranked merges rather than scores; [`super::vocabulary`] lists them where one is
 //! to be written. A unigram model would be another algorithm.
@@ -25,13 +25,45 @@ pub(super) fn build(
             "tokenizer.ggml.remove_extra_whitespaces is ignored, as llama.cpp ignores it".into(),
         );
     }
+    let start = if prefix { Start::Space } else { Start::Bare };
+    parts(start, Joining::Scored(best_first(metadata, vocab)?), (vocab, specials))
+}
+
+/// The same pieces, joined by the rank of merges and with nothing put before them: Gemma 4.
+pub(super) fn ranked(
+    metadata: &Metadata,
+    vocab: &Vocab,
+    specials: &Specials,
+) -> Result<Parts, Error> {
+    const MERGES: &str = "tokenizer.ggml.merges";
+    let merges = metadata.texts(MERGES)?;
+    let merges = merges.ok_or_else(|| metadata.missing(MERGES, "an array of strings"))?;
+    let parts = parts(Start::Bare, Joining::Ranked(merges.clone()), (vocab, specials))?;
+    // Early files say that there is none, which llama.cpp does not believe.
+    Ok(Parts { frame: Frame::AlwaysBos, ..parts })
+}
+
+/// What stands before a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// Nothing.
+    Bare,
+    /// A space, which is not part of what comes back.
+    Space,
+}
+
+fn parts(
+    start: Start,
+    joining: Joining,
+    (vocab, specials): (&Vocab, &Specials),
+) -> Result<Parts, Error> {
     let mut normalizers = Vec::new();
     let mut decoders = vec![
         json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
         json!({"type": "ByteFallback"}),
         json!({"type": "Fuse"}),
     ];
-    if prefix {
+    if start == Start::Space {
         normalizers.push(json!({"type": "Prepend", "prepend": "▁"}));
         decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
     }
@@ -50,7 +82,7 @@ pub(super) fn build(
             "byte_fallback": true,
             "ignore_merges": false,
         }),
-        joining: Some(Joining::Scored(best_first(metadata, vocab)?)),
+        joining: Some(joining),
         frame: Frame::Bos,
     })
 }

@@ -116,7 +116,13 @@ impl Answer {
         {
             self.pump = None;
         }
-        self.events.poll_recv(context)
+        // Only the pump makes events, and it knows whom to wake: were the channel told too, every event
+        // would wake its own reader, who has it already.
+        match self.events.try_recv() {
+            Ok(event) => Poll::Ready(Some(event)),
+            Err(_) if self.pump.is_none() => Poll::Ready(None),
+            Err(_) => Poll::Pending,
+        }
     }
 
     /// Counts and logs how it ends. Numbers and ids only: what was asked and said is nobody else's

@@ -6,7 +6,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{Extension, FromRequest, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::answer::{Answer, Arrival, Head};
 use crate::app::App;
@@ -92,6 +92,9 @@ pub(crate) trait Writer: Send + 'static {
     /// What its streams are made of.
     const WIRE: Wire = Wire::Events;
 
+    /// A whole answer.
+    type Reply: Serialize;
+
     /// What is sent while nothing else is, so that nobody on the way gives up.
     fn keep_alive(&mut self, _head: &Head, out: &mut Frames) {
         out.comment("keep-alive");
@@ -101,7 +104,7 @@ pub(crate) trait Writer: Send + 'static {
     fn frames(&mut self, head: &Head, event: Event, out: &mut Frames);
 
     /// The same answer in one piece: all events up to [`Event::Finished`].
-    fn reply(self, head: &Head, events: Vec<Event>) -> Value;
+    fn reply(self, head: &Head, events: Vec<Event>) -> Self::Reply;
 }
 
 /// Serves one request of an endpoint.
@@ -127,9 +130,11 @@ pub(crate) fn counted(app: &App, answered: Result<Response, ApiError>) -> Respon
 }
 
 /// A JSON response.
-pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
+pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    (status, content_type, body.to_string()).into_response()
+    // What is sent here has nothing that JSON could not say.
+    let text = serde_json::to_string(body).unwrap_or_default();
+    (status, content_type, text).into_response()
 }
 
 /// Thousandths are enough for people.
@@ -231,7 +236,7 @@ pub(crate) async fn body(app: &App, request: Request) -> Result<Bytes, ApiError>
     }
 }
 
-async fn whole(mut answer: Answer, writer: impl Writer) -> Result<Value, ApiError> {
+async fn whole<W: Writer>(mut answer: Answer, writer: W) -> Result<W::Reply, ApiError> {
     let mut events = Vec::new();
     while let Some(event) = answer.recv().await {
         match event {

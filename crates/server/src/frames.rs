@@ -1,6 +1,6 @@
 //! Bytes of a streamed answer. Writers append frames here and know nothing of HTTP.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 
 /// A buffer of server-sent events, or of lines.
@@ -14,8 +14,13 @@ impl Frames {
     pub(crate) fn data(&mut self, value: &impl Serialize) {
         self.bytes.extend_from_slice(b"data: ");
         // Serialised JSON has no raw line breaks, so one `data:` line always holds it.
-        self.bytes.extend_from_slice(&serde_json::to_vec(value).unwrap_or_default());
+        self.json(value);
         self.bytes.extend_from_slice(b"\n\n");
+    }
+
+    fn json(&mut self, value: &impl Serialize) {
+        // What writers send has nothing that JSON could not say, and memory takes all of it.
+        let _ = serde_json::to_writer((&mut self.bytes).writer(), value);
     }
 
     /// One unnamed event that holds a fixed word.
@@ -42,7 +47,7 @@ impl Frames {
 
     /// A JSON value on a line of its own.
     pub(crate) fn line(&mut self, value: &impl Serialize) {
-        self.bytes.extend_from_slice(&serde_json::to_vec(value).unwrap_or_default());
+        self.json(value);
         self.bytes.extend_from_slice(b"\n");
     }
 

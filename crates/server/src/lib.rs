@@ -7,6 +7,7 @@
 
 mod answer;
 mod app;
+mod arguments;
 mod books;
 mod budget;
 mod choice;

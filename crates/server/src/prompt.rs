@@ -124,6 +124,12 @@ fn with_synonyms(mut kwargs: Map<String, Value>, template: &str) -> Map<String, 
         for name in ["thinking", "reasoning"] {
             kwargs.entry(name).or_insert_with(|| on.clone());
         }
+        if let Some(on) = on.as_bool()
+            && template.contains("thinking_mode == \"")
+        {
+            let mode = if on { "enabled" } else { "disabled" };
+            kwargs.entry("thinking_mode").or_insert_with(|| mode.into());
+        }
     }
     kwargs
 }

@@ -217,6 +217,29 @@ async fn the_prompt_opens_the_thoughts() {
     }
 }
 
+/// Some templates have a word where others have a switch.
+#[tokio::test]
+async fn the_wish_to_think_reaches_templates_that_have_a_mode() {
+    const MODE: &str = "{{ messages[0].content }}{% if thinking_mode is defined and thinking_mode == \"disabled\" %}\
+        <think></think>{% elif thinking_mode is defined and thinking_mode == \"enabled\" %}<think>{% endif %}";
+    for (more, reasoning) in [
+        (json!({}), ""),
+        (json!({"enable_thinking": false}), ""),
+        (json!({"reasoning_effort": "none"}), ""),
+        (json!({"enable_thinking": true}), "Check the units."),
+        (json!({"thinking": {"type": "enabled"}}), "Check the units."),
+        (
+            json!({"enable_thinking": true, "chat_template_kwargs": {"thinking_mode": "disabled"}}),
+            "",
+        ),
+    ] {
+        let answer = ask(MODE, &UNITS, more.clone()).await;
+        assert_eq!(answer.reasoning, reasoning, "{more}");
+        let content = if reasoning.is_empty() { UNITS.concat() } else { "42 kg".to_owned() };
+        assert_eq!(answer.content, content, "{more}");
+    }
+}
+
 #[tokio::test]
 async fn a_cut_never_turns_thoughts_into_an_answer() {
     let answer = ask(THINKING, &["First I", " should", " list"], json!({"max_tokens": 3})).await;

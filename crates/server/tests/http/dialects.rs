@@ -78,6 +78,57 @@ async fn anthropics_blocks_come_in_order() {
     assert_eq!(events[events.len() - 2].1["delta"]["stop_reason"], "tool_use");
 }
 
+/// Arguments reach every client digit by digit, as text and as objects, whole and streamed, and objects are on
+/// one line where lines are counted.
+#[tokio::test]
+async fn digits_stay_as_they_are() {
+    const DIGITS: &str = "123456789012345678901234567890";
+    let says = [
+        "<tool_call>{\"name\": \"feed\", \"arguments\": {\n \"n\":\n ",
+        DIGITS,
+        ", \"s\": \"a  b\"}}</tool_call>",
+    ];
+    let mut script = Script::says(&says);
+    script.template = Some(HERMES);
+    let app = script.app();
+    let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let function = json!({"name": "feed", "parameters": parameters});
+    let tools = json!([{"type": "function", "function": function}]);
+    let user = json!([{"role": "user", "content": "Hi"}]);
+    for (path, body) in [
+        ("/v1/chat/completions", json!({"messages": user, "tools": tools})),
+        (
+            "/v1/responses",
+            json!({"input": "Hi", "tools": [
+            {"type": "function", "name": "feed", "parameters": parameters}]}),
+        ),
+        (
+            MESSAGES,
+            json!({"messages": user, "max_tokens": 99, "tools": [
+            {"name": "feed", "input_schema": parameters}]}),
+        ),
+        ("/api/chat", json!({"messages": user, "tools": tools})),
+    ] {
+        for stream in [false, true] {
+            let body = with(body.clone(), json!({"model": "toy", "stream": stream}));
+            let reply = post(&app, path, &body).await;
+            assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+            assert!(reply.text().contains(DIGITS), "{path} {stream}: {}", reply.text());
+            assert!(reply.text().contains("a  b"), "{path} {stream}: {}", reply.text());
+            if path == "/api/chat" {
+                let lines = reply.text().lines().map(serde_json::from_str::<Value>);
+                let lines: Vec<Value> = lines.collect::<Result<_, _>>().unwrap();
+                let called = lines.iter().find(|line| line["message"]["tool_calls"].is_array());
+                let call = &called.unwrap()["message"]["tool_calls"][0]["function"];
+                assert_eq!(
+                    (&call["name"], &call["arguments"]["s"]),
+                    (&json!("feed"), &json!("a  b"))
+                );
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn responses_are_items_that_do_not_mix() {
     let function = |kind: &str, name: &str| json!({"type": kind, "name": name});

@@ -344,9 +344,9 @@ async fn a_head_is_bounded() {
     assert_eq!(reply(send_bytes(address, head).await).await.0, 200);
 }
 
-/// Names are looked up among the models there are, and nowhere else.
+/// Case V11: names are looked up among the models there are, and nowhere else.
 #[tokio::test]
-async fn names_of_models_are_no_paths() {
+async fn v11_names_of_models_are_no_paths() {
     let app = app(Edge::default());
     let long = "x".repeat(5000);
     for name in ["../../secret", "/tmp/m", "someorg/not-loaded", "a%2f..%2fb", "toy\0", &long] {

@@ -114,6 +114,65 @@ async fn several_answers_are_each_in_the_format() {
     }
 }
 
+/// Case S01: a schema is held to word by word, or refused by the word; no dialect answers without it.
+#[tokio::test]
+async fn s01_no_schema_is_let_go() {
+    let app = noise().app();
+    let node = json!({"type": "object", "required": ["name", "unit"], "additionalProperties": false,
+        "properties": {"name": {"type": "string", "maxLength": 3}, "unit": {"$ref": "#/$defs/Unit"},
+            "kids": {"type": "array", "maxItems": 1, "items": {"anyOf": [
+                {"type": "string", "maxLength": 3}, {"$ref": "#/$defs/Node"}]}},
+            "extra": true}});
+    let schema = |node: &Value| json!({"$defs": {"Unit": {"enum": ["g", "ml"]}, "Node": node}, "$ref": "#/$defs/Node"});
+    let bodies = |schema: &Value| {
+        let named = json!({"type": "json_schema", "name": "s", "schema": schema});
+        let user = json!([{"role": "user", "content": "Hi"}]);
+        [
+            (
+                CHAT,
+                chat(
+                    json!({"response_format": as_schema(schema.clone()), "max_tokens": 9, "seed": 3}),
+                ),
+            ),
+            (
+                "/v1/responses",
+                json!({"model": "toy", "input": "Hi", "text": {"format": named}, "max_output_tokens": 16}),
+            ),
+            (
+                "/v1/messages",
+                json!({"model": "toy", "messages": user, "max_tokens": 9,
+                "output_config": {"format": {"type": "json_schema", "schema": schema}}}),
+            ),
+            (
+                "/api/chat",
+                json!({"model": "toy", "messages": user, "format": schema, "options": {"num_predict": 9}}),
+            ),
+        ]
+    };
+    for (path, body) in bodies(&schema(&node)) {
+        let reply = post(&app, path, &body).await;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+    }
+    for (word, bad) in [
+        ("pattern", json!({"type": "string", "pattern": "^(ok$"})),
+        ("uniqueItems", json!({"type": "array", "uniqueItems": true})),
+        ("$ref", json!({"$ref": "https://example.com/schema.json"})),
+        ("$ref", json!({"$ref": "other.json#/a"})),
+        ("$ref", json!({"$ref": "#/$defs/absent"})),
+    ] {
+        let mut wrong = node.clone();
+        wrong["properties"]["extra"] = bad;
+        for (path, body) in bodies(&schema(&wrong)) {
+            for stream in [false, true] {
+                let body = crate::client::with(body.clone(), json!({"stream": stream}));
+                let reply = post(&app, path, &body).await;
+                assert_eq!(reply.status, 400, "{path} {word}: {}", reply.text());
+                assert!(reply.text().contains(word), "{path} {word}: {}", reply.text());
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_enforced_is_refused_with_its_place() {
     let app = noise().app();

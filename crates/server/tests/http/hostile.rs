@@ -1,5 +1,5 @@
 //! Bodies of all dialects with something wrong in them, anywhere: the answer is one, or a typed refusal,
-//! and the server goes on.
+//! and the server goes on. The fuzz target `bodies` is made of this too.
 
 use hearth_server::App;
 use proptest::prelude::*;
@@ -187,7 +187,28 @@ fn harmed(mut body: Value, harms: &[Harm]) -> Vec<u8> {
     text
 }
 
-async fn check(app: &App, path: &str, body: Vec<u8>) {
+/// A request of any bytes: a good body in which they are written over what is there, or they themselves.
+pub(crate) fn of_bytes(data: &[u8]) -> (&'static str, Vec<u8>) {
+    let all = bodies();
+    let Some((&first, rest)) = data.split_first() else { return (CHAT, Vec::new()) };
+    let (path, body) = &all[usize::from(first) % all.len()];
+    if first & 0x80 != 0 {
+        return (*path, rest.to_vec());
+    }
+    let mut text = body.to_string().into_bytes();
+    let mut rest = rest;
+    while let [high, low, n_gone, n_new, more @ ..] = rest {
+        let at = usize::from(*high) << 8 | usize::from(*low);
+        let at = at % (text.len() + 1);
+        let end = (at + usize::from(n_gone % 32)).min(text.len());
+        let (new, more) = more.split_at(usize::from(n_new % 16).min(more.len()));
+        text.splice(at..end, new.iter().copied());
+        rest = more;
+    }
+    (*path, text)
+}
+
+pub(crate) async fn check(app: &App, path: &str, body: Vec<u8>) {
     let shown = String::from_utf8_lossy(&body).chars().take(2000).collect::<String>();
     let reply = send(app, "POST", path, body).await;
     let status = reply.status.as_u16();
@@ -219,6 +240,12 @@ fn whatever_is_sent_is_answered_or_refused() {
         let all = bodies();
         let (path, body) = all[which.index(all.len())].clone();
         runtime.block_on(check(&app, path, harmed(body, &harms)));
+    });
+    let bytes = proptest::collection::vec(any::<u8>(), 0..60);
+    let rng_seed = proptest::test_runner::RngSeed::Fixed(8);
+    proptest!(ProptestConfig { rng_seed, failure_persistence: None, ..ProptestConfig::with_cases(200) }, |(bytes in bytes)| {
+        let (path, body) = of_bytes(&bytes);
+        runtime.block_on(check(&app, path, body));
     });
     let reply = runtime.block_on(post(&app, PLAIN, &plain(json!({})))).ok();
     assert_eq!(reply["choices"][0]["text"], "Two ducks");

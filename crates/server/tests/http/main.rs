@@ -15,6 +15,7 @@ mod edge;
 mod forced;
 mod formats;
 mod hostile;
+mod images;
 mod limits;
 mod ollama;
 mod operation;

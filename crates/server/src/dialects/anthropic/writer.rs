@@ -1,10 +1,13 @@
 //! Answers in Anthropic's form: a message of blocks, whole or as the events that build it. Both come
 //! from one state machine, so that they cannot differ.
 
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::error;
 use crate::answer::Head;
+use crate::arguments;
 use crate::endpoint::Writer;
 use crate::event::{CallPart, Event, FinishReason, Usage};
 use crate::frames::Frames;
@@ -34,7 +37,36 @@ enum Block {
     Tool { id: String, name: String, input: String },
 }
 
+/// A block that is complete.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Whole {
+    Said(Value),
+    Tool {
+        #[serde(rename = "type")]
+        kind: &'static str,
+        id: String,
+        name: String,
+        input: Box<RawValue>,
+    },
+}
+
+/// A message as it is now.
+#[derive(Serialize)]
+pub(super) struct Message {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    role: &'static str,
+    model: String,
+    content: Vec<Whole>,
+    stop_reason: Option<&'static str>,
+    stop_sequence: Option<String>,
+    usage: Value,
+}
+
 /// Why the message ended.
+#[derive(Clone)]
 struct Ending {
     reason: &'static str,
     stop_sequence: Option<String>,
@@ -53,16 +85,14 @@ impl Block {
     }
 
     /// All of the block. The input of a call that was cut off cannot be read, and is empty.
-    fn whole(&self) -> Value {
+    fn whole(self) -> Whole {
         match self {
             Block::Thinking(text) => {
-                json!({"type": "thinking", "thinking": text, "signature": SIGNATURE})
+                Whole::Said(json!({"type": "thinking", "thinking": text, "signature": SIGNATURE}))
             }
-            Block::Text(text) => json!({"type": "text", "text": text}),
+            Block::Text(text) => Whole::Said(json!({"type": "text", "text": text})),
             Block::Tool { id, name, input } => {
-                let input = serde_json::from_str(input).ok().filter(Value::is_object);
-                let input = input.unwrap_or_else(|| json!({}));
-                json!({"type": "tool_use", "id": id, "name": name, "input": input})
+                Whole::Tool { kind: "tool_use", id, name, input: arguments::object(&input) }
             }
         }
     }
@@ -83,18 +113,18 @@ impl MessagesWriter {
         Ending { reason, stop_sequence: stop.cloned() }
     }
 
-    fn message(&self, head: &Head, content: Vec<Value>, usage: Value) -> Value {
-        let ending = self.ending.as_ref();
-        json!({
-            "id": format!("msg_{}", head.id),
-            "type": "message",
-            "role": "assistant",
-            "model": head.model,
-            "content": content,
-            "stop_reason": ending.map(|ending| ending.reason),
-            "stop_sequence": ending.and_then(|ending| ending.stop_sequence.as_deref()),
-            "usage": usage,
-        })
+    fn message(&self, head: &Head, content: Vec<Whole>, usage: Value) -> Message {
+        let ending = self.ending.clone();
+        Message {
+            id: format!("msg_{}", head.id),
+            kind: "message",
+            role: "assistant",
+            model: head.model.clone(),
+            content,
+            stop_reason: ending.as_ref().map(|ending| ending.reason),
+            stop_sequence: ending.and_then(|ending| ending.stop_sequence),
+            usage,
+        }
     }
 
     fn begin(&mut self, head: &Head, out: &mut Frames) {
@@ -191,6 +221,8 @@ impl MessagesWriter {
 }
 
 impl Writer for MessagesWriter {
+    type Reply = Message;
+
     fn keep_alive(&mut self, head: &Head, out: &mut Frames) {
         self.begin(head, out);
         out.event("ping", &json!({"type": "ping"}));
@@ -215,12 +247,12 @@ impl Writer for MessagesWriter {
         }
     }
 
-    fn reply(mut self, head: &Head, events: Vec<Event>) -> Value {
+    fn reply(mut self, head: &Head, events: Vec<Event>) -> Message {
         let mut unseen = Frames::default();
         for event in events {
             self.frames(head, event, &mut unseen);
         }
-        let content = self.blocks.iter().map(Block::whole).collect();
+        let content = std::mem::take(&mut self.blocks).into_iter().map(Block::whole).collect();
         self.message(head, content, whole_usage(&self.usage))
     }
 }

@@ -10,7 +10,7 @@ use text::{Message, Role};
 
 use super::fields::{self, BOTH, CHAT, GENERATE};
 use super::messages;
-use super::writer::{Kind, LinesWriter, created_at};
+use super::writer::{Kind, LinesWriter};
 use crate::answer::Arrival;
 use crate::app::App;
 use crate::describe::Field;
@@ -155,9 +155,7 @@ impl Errand {
             lease.stay(self.stay);
             "load"
         };
-        let mut line = self.kind.line(&self.name, &created_at(Arrival::now("").unix_seconds), "");
-        line["done"] = true.into();
-        line["done_reason"] = reason.into();
-        Ok(endpoint::json(StatusCode::OK, &line))
+        let now = Arrival::now("").unix_seconds;
+        Ok(endpoint::json(StatusCode::OK, &self.kind.nothing(&self.name, now, reason)))
     }
 }

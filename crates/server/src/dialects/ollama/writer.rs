@@ -1,9 +1,12 @@
 //! Answers in Ollama's form: lines of JSON, or all of them put together.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
 use text::LocalTime;
 
 use crate::answer::Head;
+use crate::arguments;
 use crate::endpoint::{Wire, Writer};
 use crate::event::{CallPart, Event, FinishReason, Usage};
 use crate::frames::Frames;
@@ -15,24 +18,92 @@ pub(super) enum Kind {
     Generate,
 }
 
+/// What a line says, or all of an answer.
+#[derive(Clone, Default, Serialize)]
+pub(super) struct Said {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    /// Of a chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    /// Of anything else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    thinking: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Call>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Serialize)]
+struct Call {
+    id: String,
+    function: Function,
+}
+
+#[derive(Clone, Serialize)]
+struct Function {
+    index: usize,
+    name: String,
+    arguments: Box<RawValue>,
+}
+
+/// A line, or the only one.
+#[derive(Serialize)]
+pub(super) struct Line {
+    model: String,
+    created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<Said>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    text: Option<Said>,
+    done: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    done_reason: Option<&'static str>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    counts: Option<Counts>,
+}
+
+/// What an answer cost; times in nanoseconds.
+#[derive(Serialize)]
+struct Counts {
+    total_duration: u64,
+    load_duration: u64,
+    prompt_eval_count: usize,
+    prompt_eval_duration: u64,
+    eval_count: usize,
+    eval_duration: u64,
+}
+
 impl Kind {
-    /// A line with more text.
-    pub(super) fn line(self, model: &str, created_at: &str, text: &str) -> Value {
-        let mut line = json!({"model": model, "created_at": created_at});
+    fn text(self, text: String) -> Said {
         match self {
-            Kind::Chat => line["message"] = json!({"role": "assistant", "content": text}),
-            Kind::Generate => line["response"] = text.into(),
+            Kind::Chat => Said { role: Some("assistant"), content: Some(text), ..Said::default() },
+            Kind::Generate => Said { response: Some(text), ..Said::default() },
         }
-        line["done"] = false.into();
-        line
     }
 
-    /// What a line says beside text.
-    fn add(self, line: &mut Value, name: &str, value: Value) {
-        match self {
-            Kind::Chat => line["message"][name] = value,
-            Kind::Generate => line[name] = value,
+    fn line(self, model: &str, unix_seconds: u64, said: Said) -> Line {
+        let (message, text) = match self {
+            Kind::Chat => (Some(said), None),
+            Kind::Generate => (None, Some(said)),
+        };
+        Line {
+            model: model.to_owned(),
+            created_at: created_at(unix_seconds),
+            message,
+            text,
+            done: false,
+            done_reason: None,
+            counts: None,
         }
+    }
+
+    /// The only line where nothing is generated, for this reason.
+    pub(super) fn nothing(self, model: &str, unix_seconds: u64, reason: &'static str) -> Line {
+        let line = self.line(model, unix_seconds, self.text(String::new()));
+        Line { done: true, done_reason: Some(reason), ..line }
     }
 }
 
@@ -49,7 +120,7 @@ pub(super) struct LinesWriter {
     model: String,
     text: String,
     thinking: String,
-    calls: Vec<Value>,
+    calls: Vec<Call>,
     /// The call that is being made: its id, its name and its arguments so far.
     call: Option<(String, String, String)>,
     reason: &'static str,
@@ -70,12 +141,16 @@ impl LinesWriter {
         }
     }
 
-    fn line(&self, head: &Head, text: &str) -> Value {
-        self.kind.line(&self.model, &created_at(head.created), text)
+    fn line(&self, head: &Head, said: Said) -> Line {
+        self.kind.line(&self.model, head.created, said)
+    }
+
+    fn nothing(&self) -> Said {
+        self.kind.text(String::new())
     }
 
     /// Calls come when they are complete: their arguments are objects here.
-    fn call(&mut self, part: CallPart) -> Option<Value> {
+    fn call(&mut self, part: CallPart) -> Option<Call> {
         match part {
             CallPart::Begun { id, name } => self.call = Some((id, name, String::new())),
             CallPart::Arguments(more) => {
@@ -85,10 +160,8 @@ impl LinesWriter {
             }
             CallPart::Ended => {
                 let (id, name, arguments) = self.call.take()?;
-                let arguments: Value = serde_json::from_str(&arguments).unwrap_or(json!({}));
-                let index = self.calls.len();
-                let function = json!({"index": index, "name": name, "arguments": arguments});
-                let call = json!({"id": id, "function": function});
+                let (index, arguments) = (self.calls.len(), arguments::object(&arguments));
+                let call = Call { id, function: Function { index, name, arguments } };
                 self.calls.push(call.clone());
                 return Some(call);
             }
@@ -96,27 +169,28 @@ impl LinesWriter {
         None
     }
 
-    fn ended(&self, mut line: Value) -> Value {
-        line["done"] = true.into();
-        line["done_reason"] = self.reason.into();
+    fn ended(&self, line: Line) -> Line {
         let timings = &self.usage.timings;
         let ns = |ms: f64| (ms * 1e6).round() as u64;
-        let total = timings.queue_ms + timings.prompt_ms + timings.predicted_ms;
-        line["total_duration"] = ns(total).into();
-        line["load_duration"] = ns(timings.queue_ms).into();
-        line["prompt_eval_count"] = self.usage.prompt_tokens.into();
-        line["prompt_eval_duration"] = ns(timings.prompt_ms).into();
-        line["eval_count"] = self.usage.completion_tokens.into();
-        line["eval_duration"] = ns(timings.predicted_ms).into();
-        line
+        let counts = Counts {
+            total_duration: ns(timings.queue_ms + timings.prompt_ms + timings.predicted_ms),
+            load_duration: ns(timings.queue_ms),
+            prompt_eval_count: self.usage.prompt_tokens,
+            prompt_eval_duration: ns(timings.prompt_ms),
+            eval_count: self.usage.completion_tokens,
+            eval_duration: ns(timings.predicted_ms),
+        };
+        Line { done: true, done_reason: Some(self.reason), counts: Some(counts), ..line }
     }
 }
 
 impl Writer for LinesWriter {
     const WIRE: Wire = Wire::Lines;
 
+    type Reply = Line;
+
     fn keep_alive(&mut self, head: &Head, out: &mut Frames) {
-        out.line(&self.line(head, ""));
+        out.line(&self.line(head, self.nothing()));
     }
 
     fn frames(&mut self, head: &Head, event: Event, out: &mut Frames) {
@@ -125,20 +199,16 @@ impl Writer for LinesWriter {
             Event::Text { text, .. } => {
                 if !text.is_empty() {
                     self.text += &text;
-                    out.line(&self.line(head, &text));
+                    out.line(&self.line(head, self.kind.text(text)));
                 }
             }
             Event::Reasoning { text, .. } => {
                 self.thinking += &text;
-                let mut line = self.line(head, "");
-                self.kind.add(&mut line, "thinking", text.into());
-                out.line(&line);
+                out.line(&self.line(head, Said { thinking: text, ..self.nothing() }));
             }
             Event::Call { part, .. } => {
                 if let Some(call) = self.call(part) {
-                    let mut line = self.line(head, "");
-                    self.kind.add(&mut line, "tool_calls", json!([call]));
-                    out.line(&line);
+                    out.line(&self.line(head, Said { tool_calls: vec![call], ..self.nothing() }));
                 }
             }
             Event::Done { reason, .. } => {
@@ -149,24 +219,19 @@ impl Writer for LinesWriter {
             }
             Event::Finished(usage) => {
                 self.usage = usage;
-                out.line(&self.ended(self.line(head, "")));
+                out.line(&self.ended(self.line(head, self.nothing())));
             }
             Event::Failed(error) => out.line(&json!({"error": error.message})),
         }
     }
 
-    fn reply(mut self, head: &Head, events: Vec<Event>) -> Value {
+    fn reply(mut self, head: &Head, events: Vec<Event>) -> Line {
         let mut unseen = Frames::default();
         for event in events {
             self.frames(head, event, &mut unseen);
         }
-        let mut line = self.line(head, &self.text);
-        if !self.thinking.is_empty() {
-            self.kind.add(&mut line, "thinking", self.thinking.as_str().into());
-        }
-        if !self.calls.is_empty() {
-            self.kind.add(&mut line, "tool_calls", self.calls.clone().into());
-        }
-        self.ended(line)
+        let text = self.kind.text(std::mem::take(&mut self.text));
+        let (thinking, tool_calls) = (self.thinking.clone(), self.calls.clone());
+        self.ended(self.line(head, Said { thinking, tool_calls, ..text }))
     }
 }

@@ -1,5 +1,6 @@
 //! `POST /v1/chat/completions`.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::fields::{self, BOTH, StreamUsage};
@@ -115,15 +116,22 @@ pub(super) struct ChatWriter {
     opened: Vec<usize>,
 }
 
-impl ChatWriter {
-    fn chunk(&self, head: &Head, choice: Value) -> Value {
-        let mut chunk = CHUNK.wrap(head, vec![choice]);
-        if self.usage == StreamUsage::LastChunk {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
-    }
+/// What a chunk says of a choice.
+#[derive(Serialize)]
+struct ChoiceChunk<D> {
+    index: usize,
+    delta: D,
+    logprobs: Value,
+    finish_reason: Option<&'static str>,
+}
 
+/// More text.
+#[derive(Serialize)]
+struct Text<'a> {
+    content: &'a str,
+}
+
+impl ChatWriter {
     fn open(&mut self, head: &Head, choice: usize, content: Value, out: &mut Frames) {
         if self.opened.contains(&choice) {
             return;
@@ -132,20 +140,27 @@ impl ChatWriter {
         self.delta(head, choice, json!({"role": "assistant", "content": content}), out);
     }
 
-    fn delta(&self, head: &Head, choice: usize, delta: Value, out: &mut Frames) {
-        out.data(&self.chunk(head, choice_chunk(choice, delta, None, Value::Null)));
+    fn delta(&self, head: &Head, index: usize, delta: impl Serialize, out: &mut Frames) {
+        let choice = ChoiceChunk { index, delta, logprobs: Value::Null, finish_reason: None };
+        CHUNK.chunk(head, choice, self.usage, out);
     }
 }
 
 impl Writer for ChatWriter {
+    type Reply = Value;
+
     fn frames(&mut self, head: &Head, event: Event, out: &mut Frames) {
         match event {
             Event::Started { .. } | Event::Progress { .. } => {}
             Event::Text { choice, text, logprobs } => {
                 self.open(head, choice, "".into(), out);
-                let scores = scores(self.logprobs, &logprobs);
-                let delta = json!({"content": text});
-                out.data(&self.chunk(head, choice_chunk(choice, delta, None, scores)));
+                let choice = ChoiceChunk {
+                    index: choice,
+                    delta: Text { content: &text },
+                    logprobs: scores(self.logprobs, &logprobs),
+                    finish_reason: None,
+                };
+                CHUNK.chunk(head, choice, self.usage, out);
             }
             Event::Reasoning { choice, text } => {
                 self.open(head, choice, Value::Null, out);
@@ -159,8 +174,13 @@ impl Writer for ChatWriter {
             }
             Event::Done { choice, reason } => {
                 self.open(head, choice, "".into(), out);
-                let last = choice_chunk(choice, json!({}), Some(reason), Value::Null);
-                out.data(&self.chunk(head, last));
+                let last = ChoiceChunk {
+                    index: choice,
+                    delta: json!({}),
+                    logprobs: Value::Null,
+                    finish_reason: Some(reason.name()),
+                };
+                CHUNK.chunk(head, last, self.usage, out);
             }
             Event::Finished(usage) => CHUNK.finish(head, &usage, self.usage, out),
             Event::Failed(error) => wire::fail(&error, out),
@@ -218,20 +238,6 @@ fn call_delta(index: usize, part: CallPart) -> Option<Value> {
         CallPart::Arguments(more) => Some(json!({"index": index, "function": {"arguments": more}})),
         CallPart::Ended => None,
     }
-}
-
-fn choice_chunk(
-    index: usize,
-    delta: Value,
-    reason: Option<FinishReason>,
-    logprobs: Value,
-) -> Value {
-    json!({
-        "index": index,
-        "delta": delta,
-        "logprobs": logprobs,
-        "finish_reason": reason.map(FinishReason::name),
-    })
 }
 
 /// `{"content": [...]}` if they were asked for.

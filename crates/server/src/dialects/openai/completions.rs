@@ -1,6 +1,7 @@
 //! `POST /v1/completions`: prompts go on as they are, no template.
 
 use engine::TokenId;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, BOTH, StreamUsage};
@@ -119,32 +120,35 @@ pub(super) struct CompletionsWriter {
     logprobs: Option<usize>,
 }
 
+/// One choice, or what is new of it.
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: usize,
+    text: &'a str,
+    logprobs: Option<Value>,
+    finish_reason: Option<&'static str>,
+}
+
 impl CompletionsWriter {
-    fn choice(
+    fn choice<'a>(
         &self,
         index: usize,
-        text: &str,
+        text: &'a str,
         logprobs: &[Scored],
         reason: Option<FinishReason>,
-    ) -> Value {
-        json!({
-            "index": index,
-            "text": text,
-            "logprobs": self.logprobs.map(|_| scores(logprobs)),
-            "finish_reason": reason.map(FinishReason::name),
-        })
+    ) -> Choice<'a> {
+        let logprobs = self.logprobs.map(|_| scores(logprobs));
+        Choice { index, text, logprobs, finish_reason: reason.map(FinishReason::name) }
     }
 
-    fn chunk(&self, head: &Head, choice: Value, out: &mut Frames) {
-        let mut chunk = ENVELOPE.wrap(head, vec![choice]);
-        if self.usage == StreamUsage::LastChunk {
-            chunk["usage"] = Value::Null;
-        }
-        out.data(&chunk);
+    fn chunk(&self, head: &Head, choice: Choice<'_>, out: &mut Frames) {
+        ENVELOPE.chunk(head, choice, self.usage, out);
     }
 }
 
 impl Writer for CompletionsWriter {
+    type Reply = Value;
+
     fn frames(&mut self, head: &Head, event: Event, out: &mut Frames) {
         match event {
             Event::Started { .. } | Event::Progress { .. } => {}
@@ -164,7 +168,7 @@ impl Writer for CompletionsWriter {
     fn reply(self, head: &Head, events: Vec<Event>) -> Value {
         let whole = wire::gather(head, events);
         let choice = |(index, choice): (usize, wire::WholeChoice)| {
-            self.choice(index, &choice.text, &choice.logprobs, choice.reason)
+            json!(self.choice(index, &choice.text, &choice.logprobs, choice.reason))
         };
         let choices = whole.choices.into_iter().enumerate().map(choice).collect();
         ENVELOPE.reply(head, choices, &whole.usage)

@@ -1,5 +1,6 @@
 //! JSON that chat and completions have in common: the envelope around choices, usage, finish words.
 
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::error::error_body;
@@ -22,24 +23,58 @@ pub(super) struct Envelope {
     pub(super) object: &'static str,
 }
 
+/// An answer, or a chunk of one. There is a chunk for nearly every token, so it goes into the stream as it is,
+/// without a tree of values first.
+#[derive(Serialize)]
+struct Wrapped<'a, C, U> {
+    id: Id<'a>,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    system_fingerprint: &'static str,
+    choices: C,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<U>,
+}
+
+/// The answer's name behind an endpoint's prefix.
+struct Id<'a>(&'static str, &'a str);
+
+impl Serialize for Id<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}-{}", self.0, self.1))
+    }
+}
+
 impl Envelope {
-    /// An answer, or a chunk of one.
-    pub(super) fn wrap(self, head: &Head, choices: Vec<Value>) -> Value {
-        json!({
-            "id": format!("{}-{}", self.prefix, head.id),
-            "object": self.object,
-            "created": head.created,
-            "model": head.model,
-            "system_fingerprint": FINGERPRINT,
-            "choices": choices,
-        })
+    fn wrap<C, U>(self, head: &Head, choices: C, usage: Option<U>) -> Wrapped<'_, C, U> {
+        Wrapped {
+            id: Id(self.prefix, &head.id),
+            object: self.object,
+            created: head.created,
+            model: &head.model,
+            system_fingerprint: FINGERPRINT,
+            choices,
+            usage,
+        }
+    }
+
+    /// A chunk that holds this of one choice.
+    pub(super) fn chunk(
+        self,
+        head: &Head,
+        choice: impl Serialize,
+        asked: StreamUsage,
+        out: &mut Frames,
+    ) {
+        // Nothing yet, for those who will be told in the last one.
+        let usage = (asked == StreamUsage::LastChunk).then_some(());
+        out.data(&self.wrap(head, [choice], usage));
     }
 
     /// A whole answer.
     pub(super) fn reply(self, head: &Head, choices: Vec<Value>, usage: &Usage) -> Value {
-        let mut reply = self.wrap(head, choices);
-        reply["usage"] = usage_json(head, usage);
-        reply
+        json!(self.wrap(head, choices, Some(usage_json(head, usage))))
     }
 
     /// The end of a good stream.

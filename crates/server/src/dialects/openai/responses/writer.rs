@@ -333,6 +333,8 @@ impl ResponsesWriter {
 }
 
 impl Writer for ResponsesWriter {
+    type Reply = Value;
+
     fn keep_alive(&mut self, head: &Head, out: &mut Frames) {
         match self.begun {
             // Some clients do not count comments as a sign of life.

@@ -55,6 +55,13 @@ fn formats() -> Vec<Spelled> {
              <parameter name=\"days\">3</parameter>\n</invoke>\n</minimax:tool_call>",
         ),
         spelled(
+            "]<]minimax[>[",
+            &["]<]minimax[>["],
+            "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">\
+             ]<]minimax[>[<city>Paris]<]minimax[>[</city>]<]minimax[>[<days>3]<]minimax[>[</days>\
+             ]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+        ),
+        spelled(
             "｜DSML｜",
             &["｜DSML｜"],
             "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n\
@@ -307,7 +314,13 @@ fn accepts(speaker: &Speaker, mut run: Run, text: &str) -> bool {
 /// Something that may be written, at random; `None` if it comes to no end.
 fn written(speaker: &Speaker, mut run: Run, seed: u64) -> Option<String> {
     // What ends texts: no random letters would ever spell it.
-    const ENDS: [&str; 14] = [
+    const ENDS: [&str; 20] = [
+        "]<]minimax[>[</item>",
+        "]<]minimax[>[</a>",
+        "]<]minimax[>[</size>",
+        "]<]minimax[>[</the_name>",
+        "]<]minimax[>[</x-y>",
+        "]<]minimax[>[</n.1>",
         "<|close|>argument<|sep|>",
         "\n</parameter>\n",
         "</parameter>\n",
@@ -447,6 +460,54 @@ fn texts_between_tags_are_what_the_schema_says() {
         &["null", "123456789"],
         &["nul", "x"],
     );
+}
+
+/// Objects and lists are written as MiniMax M3 does where the schema says what is in them, and as JSON
+/// where it does not.
+#[test]
+fn what_is_nested_is_elements() {
+    const N: &str = "]<]minimax[>[";
+    let parameters = json!({"type": "object", "required": ["steps"], "properties": {
+        "steps": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"$ref": "#/$defs/step"}},
+        "free": {"type": "object"}, "either": {"type": ["array", "null"], "items": {"type": "integer"}}},
+        "$defs": {"step": {"type": "object", "required": ["old"], "properties": {
+            "old": {"type": "string", "pattern": "^[a-z ]*$"}, "sizes": {"type": "array", "items": {"type": "integer"}},
+            "next": {"$ref": "#/$defs/step"}}}}});
+    let tools = [tool("f", parameters)];
+    let step = |old: &str, more: &str| format!("@<item>@<old>{old}@</old>{more}@</item>");
+    for speaker in [Speaker::letters(), Speaker::letters_and(&[N])] {
+        let check = |body: String, expected: Option<Value>| {
+            let text = format!("@<tool_call>\n@<invoke name=\"f\">{body}@</invoke>\n@</tool_call>")
+                .replace('@', N);
+            let run = forced(&speaker, N, &tools, Number::One);
+            assert_eq!(accepts(&speaker, run, &text), expected.is_some(), "{text}");
+            if let Some(arguments) = expected {
+                assert_eq!(read(N, &tools, &text), [("f".to_owned(), arguments)]);
+            }
+        };
+        let one = step("a b", "@<sizes>@<item>1@</item>@<item>-2@</item>@</sizes>");
+        check(
+            format!("@<steps>{one}@</steps>"),
+            Some(json!({"steps": [{"old": "a b", "sizes": [1, -2]}]})),
+        );
+        let next = step("", "@<sizes>@</sizes>@<next>@<old>x@</old>@</next>");
+        check(
+            format!(
+                "@<steps>{one}{next}@</steps>@<free>{{\"a\": [1]}}@</free>@<either>[3]@</either>"
+            ),
+            Some(
+                json!({"steps": [{"old": "a b", "sizes": [1, -2]}, {"old": "", "sizes": [], "next": {"old": "x"}}],
+                        "free": {"a": [1]}, "either": [3]}),
+            ),
+        );
+        check("@<steps>@</steps>".to_owned(), None);
+        check(format!("@<steps>{one}{one}{one}@</steps>"), None);
+        check(format!("@<steps>{}@</steps>", step("A", "")), None);
+        check(format!("@<steps>{}@</steps>", step("a", "@<sizes>[1]@</sizes>")), None);
+        check(format!("@<steps>{}@</steps>", step("a", "@<other>1@</other>")), None);
+        check("@<steps>@<item>@</item>@</steps>".to_owned(), None);
+        check("@<steps>[{\"old\": \"a\"}]@</steps>".to_owned(), None);
+    }
 }
 
 #[test]

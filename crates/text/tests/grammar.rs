@@ -23,8 +23,9 @@ fn node() -> Value {
            "$ref": "#/$defs/Node"})
 }
 
+/// Case S01.
 #[test]
-fn references_recur_and_restrict() {
+fn s01_references_recur_and_restrict() {
     let speaker = Speaker::letters();
     let check = |text: &str, expected: bool| {
         assert_eq!(speaker.accepts(&schema(node()), text), expected, "{text}");

@@ -1,6 +1,8 @@
 //! What a chat's answer may be, beside its format: thoughts before it, and calls of tools that the model
 //! may or must make, as its own family spells them.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::arguments::Tool;
@@ -140,6 +142,8 @@ fn spelled(
                     prefix,
                     rules: String::new(),
                     n_texts: 0,
+                    n_sequences: 0,
+                    defined: HashSet::new(),
                 };
                 let rule = tool.rule().map_err(fault)?;
                 *rules += &tool.rules;

@@ -1,13 +1,15 @@
 //! Arguments that a model writes one by one, each as its family does: texts as they are, between tags or
 //! quotes, and all else as JSON. What the reader makes of them is what the schema allows.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::schema::Lowered;
 use super::{GrammarError, lark, plain};
 use crate::Tokenizer;
-use crate::tools::shape::typed::{self, Types};
-use crate::tools::spelling::{Each, ToldBy};
+use crate::tools::shape::typed::{self, Place, Types};
+use crate::tools::spelling::{Each, NAME, ToldBy};
 
 /// Names of parameters that the schema does not give.
 const OTHER_NAME: &str = r"/[a-zA-Z_][a-zA-Z0-9_]{0,63}/";
@@ -33,10 +35,14 @@ pub(super) struct Tool<'a> {
     pub(super) rules: String,
     /// Texts among them.
     pub(super) n_texts: usize,
+    /// Sequences among them.
+    pub(super) n_sequences: usize,
+    /// Definitions of the schema that have a rule.
+    pub(super) defined: HashSet<String>,
 }
 
 /// An argument as part of a rule, and whether it must be there.
-type Item = (String, bool);
+pub(super) type Item = (String, bool);
 
 impl Tool<'_> {
     /// The name of a rule for all arguments. The rules it needs are in `rules` then.
@@ -48,16 +54,35 @@ impl Tool<'_> {
                            object with properties and nothing besides";
             return Err(GrammarError { path: format!(".{word}"), problem: problem.to_owned() });
         }
-        let named = map.get("properties").and_then(Value::as_object).unwrap_or(&empty).clone();
+        let place = Some(Place::of(self.parameters));
+        let items = self.items(map, place)?;
         let rest = map.get("additionalProperties").cloned().unwrap_or(Value::Bool(true));
-        let required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-        let also =
-            required.iter().filter_map(Value::as_str).filter(|name| !named.contains_key(*name));
-        let also: Vec<(String, Value)> = also.map(|name| (name.to_owned(), rest.clone())).collect();
+        let named = map.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+        let required = map.get("required").and_then(Value::as_array);
+        let required = required.into_iter().flatten().filter_map(Value::as_str);
+        let names: Vec<&str> = named.keys().map(String::as_str).chain(required).collect();
+        let other = self.other(&names, &rest)?;
+        Ok(self.sequence(&items, other))
+    }
+
+    /// The properties of an object, in the order of the schema, and those that must be there besides.
+    pub(super) fn items(
+        &mut self,
+        map: &Map<String, Value>,
+        place: Option<Place<'_>>,
+    ) -> Result<Vec<Item>, GrammarError> {
+        let empty = Map::new();
+        let named = map.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+        let rest = map.get("additionalProperties").unwrap_or(&Value::Bool(true));
+        let required = map.get("required").and_then(Value::as_array);
+        let required: Vec<&str> =
+            required.into_iter().flatten().filter_map(Value::as_str).collect();
+        let also = required.iter().filter(|name| !named.contains_key(**name));
+        let named = named.iter().map(|(name, schema)| (name.as_str(), schema));
         let mut items = Vec::new();
-        for (name, schema) in named.iter().chain(also.iter().map(|(name, schema)| (name, schema))) {
-            let is_required = required.iter().any(|other| other == name);
-            match self.argument(name, schema)? {
+        for (name, schema) in named.chain(also.map(|name| (*name, rest))) {
+            let is_required = required.contains(&name);
+            match self.argument(name, schema, place)? {
                 Some(item) => items.push((item, is_required)),
                 None if is_required => {
                     let problem = "it must be there, and no value would do".to_owned();
@@ -66,30 +91,31 @@ impl Tool<'_> {
                 None => {}
             }
         }
-        let names: Vec<&String> = named.keys().chain(also.iter().map(|(name, _)| name)).collect();
-        let other = self.other(&names, &rest)?;
-        Ok(self.sequence(&items, other))
+        Ok(items)
     }
 
-    fn define(&mut self, rule: &str, body: &str) -> String {
+    pub(super) fn define(&mut self, rule: &str, body: &str) -> String {
         let name = format!("{}{rule}", self.prefix);
         self.rules += &format!("{name}: {body}\n");
         name
     }
 
-    fn literal(&self, text: &str) -> String {
+    pub(super) fn literal(&self, text: &str) -> String {
         lark::with_control_tokens(text, self.tokenizer)
     }
 
     /// A rule for these in their order, and any number of `other` after them.
-    fn sequence(&mut self, items: &[Item], other: Option<String>) -> String {
+    pub(super) fn sequence(&mut self, items: &[Item], other: Option<String>) -> String {
+        self.n_sequences += 1;
+        let [firsts, mores] =
+            ["_first", "_more"].map(|name| format!("{name}{}_", self.n_sequences));
         let separator = self.literal(self.each.separator);
         let (mut first, mut more) = match other {
             Some(other) => (
-                self.define("_first", &format!("({other} ({separator} {other})*)?")),
-                self.define("_more", &format!("({separator} {other})*")),
+                self.define(&firsts, &format!("({other} ({separator} {other})*)?")),
+                self.define(&mores, &format!("({separator} {other})*")),
             ),
-            None => (self.define("_first", "\"\""), self.define("_more", "\"\"")),
+            None => (self.define(&firsts, "\"\""), self.define(&mores, "\"\"")),
         };
         for (i, (item, is_required)) in items.iter().enumerate().rev() {
             let (begin, go_on) = match is_required {
@@ -98,23 +124,41 @@ impl Tool<'_> {
                     (format!("{item} {more} | {first}"), format!("({separator} {item})? {more}"))
                 }
             };
-            first = self.define(&format!("_first{i}"), &begin);
-            more = self.define(&format!("_more{i}"), &go_on);
+            first = self.define(&format!("{firsts}{i}"), &begin);
+            more = self.define(&format!("{mores}{i}"), &go_on);
         }
         first
     }
 
     /// An argument as part of a rule; `None` if no value would do.
-    fn argument(&mut self, name: &str, schema: &Value) -> Result<Option<String>, GrammarError> {
-        let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
-        if name.is_empty() || !name.chars().all(is_plain) {
+    fn argument(
+        &mut self,
+        name: &str,
+        schema: &Value,
+        place: Option<Place<'_>>,
+    ) -> Result<Option<String>, GrammarError> {
+        if !is_plain(name) {
             let problem =
                 "names of arguments are letters, digits, `_`, `.` and `-` in this model's calls";
             let path = format!(".properties.{name}");
             return Err(GrammarError { path, problem: problem.to_owned() });
         }
-        let types = typed::types(Some(self.parameters), name);
-        let forms = self.forms(name, schema, types)?;
+        let place = place.and_then(|place| place.property(name));
+        let path = |error: GrammarError| GrammarError {
+            path: format!(".properties.{name}{}", error.path),
+            ..error
+        };
+        self.element(name, schema, place).map_err(path)
+    }
+
+    /// A value between what begins and what ends it under this name; `None` if no value would do.
+    pub(super) fn element(
+        &mut self,
+        name: &str,
+        schema: &Value,
+        place: Option<Place<'_>>,
+    ) -> Result<Option<String>, GrammarError> {
+        let forms = self.forms(name, schema, place)?;
         let heads = forms.iter().map(|(open, value)| {
             format!("{} {value}", self.literal(&format!("{}{name}{open}", self.each.key)))
         });
@@ -122,8 +166,9 @@ impl Tool<'_> {
     }
 
     /// Arguments that the schema does not name.
-    fn other(&mut self, names: &[&String], schema: &Value) -> Result<Option<String>, GrammarError> {
-        if *schema == Value::Bool(false) {
+    fn other(&mut self, names: &[&str], schema: &Value) -> Result<Option<String>, GrammarError> {
+        // No grammar says that two names are the same, unless they are known.
+        if *schema == Value::Bool(false) || self.each.other[1].contains(NAME) {
             return Ok(None);
         }
         let taken: Vec<String> = names.iter().map(|name| lark::literal(name)).collect();
@@ -133,8 +178,12 @@ impl Tool<'_> {
         };
         let key = format!("{}_NAME", self.prefix.to_uppercase());
         // Every name that is not given has the same schema.
-        let types = typed::types(Some(self.parameters), "\u{0}");
-        let forms = self.forms("_other", schema, types)?;
+        let place = Place::of(self.parameters).property("\u{0}");
+        let path = |error: GrammarError| GrammarError {
+            path: format!(".properties._other{}", error.path),
+            ..error
+        };
+        let forms = self.forms("_other", schema, place).map_err(path)?;
         let heads = forms.iter().map(|(open, value)| {
             format!("{} {key} {} {value}", self.literal(self.each.key), self.literal(open))
         });
@@ -148,24 +197,18 @@ impl Tool<'_> {
         &mut self,
         name: &str,
         schema: &Value,
-        types: Types,
+        place: Option<Place<'_>>,
     ) -> Result<Vec<(&'static str, String)>, GrammarError> {
-        let path = |error: GrammarError| GrammarError {
-            path: format!(".properties.{name}{}", error.path),
-            ..error
-        };
+        let types = place.map_or(Types::default(), Place::types);
         let [open, close] = self.each.other;
-        let definitions = self.lowered.schema.get("$defs").cloned().unwrap_or_default();
-        let json = |tool: &Self, schema: &Value| {
-            let mut schema = schema.clone();
-            if let (Value::Object(schema), Value::Object(definitions)) = (&mut schema, &definitions)
-            {
-                schema.insert("$defs".to_owned(), Value::Object(definitions.clone()));
-            }
-            (open, format!("{} {}", lark::json(&schema), tool.literal(close)))
+        let close = close.replace(NAME, name);
+        let definitions = self.definitions();
+        let json = |tool: &mut Self, schema: &Value| {
+            let value = tool.value(schema, place)?;
+            Ok::<_, GrammarError>((open, format!("{value} {}", tool.literal(&close))))
         };
         let Some([text_open, text_close]) = self.each.text else {
-            return Ok(vec![json(self, schema)]);
+            return Ok(vec![json(self, schema)?]);
         };
         let allows = |kind: &str| plain::restricted(schema, &[kind], &definitions).is_some();
         let mut texts: Vec<String> = Vec::new();
@@ -173,7 +216,7 @@ impl Tool<'_> {
         let kinds: &[&str] = match self.each.told_by {
             ToldBy::Form => &["null", "boolean", "number", "array", "object"],
             ToldBy::Schema(untyped) if typed::is_text(types, untyped) => &[],
-            ToldBy::Schema(_) if !types.has(Types::STRING) => return Ok(vec![json(self, schema)]),
+            ToldBy::Schema(_) if !types.has(Types::STRING) => return Ok(vec![json(self, schema)?]),
             // A reader takes for a text what is neither null, nor a list, nor an object.
             ToldBy::Schema(_) => {
                 match types.has(Types::NULL) {
@@ -192,21 +235,28 @@ impl Tool<'_> {
                 }
             }
         };
-        texts.extend(plain::text(schema, &definitions).map_err(path)?);
+        texts.extend(plain::text(schema, &definitions)?);
         let mut forms = Vec::new();
         if !texts.is_empty() {
-            forms.push((text_open, self.text(&texts, text_close, &not)));
+            forms.push((text_open, self.text(&texts, name, (text_close, not.as_slice()))));
         }
-        let other = plain::restricted(schema, kinds, &definitions);
-        forms.extend(other.map(|other| json(self, &other)));
+        if let Some(other) = plain::restricted(schema, kinds, &definitions) {
+            forms.push(json(self, &other)?);
+        }
         Ok(forms)
     }
 
-    /// A text of these, up to what closes it.
-    fn text(&mut self, texts: &[String], close: &str, not: &[&str]) -> String {
+    /// The definitions that the schema refers to.
+    pub(super) fn definitions(&self) -> Value {
+        self.lowered.schema.get("$defs").cloned().unwrap_or_default()
+    }
+
+    /// A text of these, up to what closes the argument.
+    fn text(&mut self, texts: &[String], argument: &str, (close, not): (&str, &[&str])) -> String {
         self.n_texts += 1;
         let name = format!("{}_text{}", self.prefix, self.n_texts);
-        let end = self.each.ends_text;
+        let [close, end] = [close, self.each.ends_text].map(|text| text.replace(NAME, argument));
+        let (close, end) = (close.as_str(), end.as_str());
         let mut parts = vec![format!("({})", texts.join(" | "))];
         parts.extend(self.each.no_text.iter().chain(not).map(|pattern| format!("~/{pattern}/")));
         let (letters, token) = lark::before_control_token(close, self.tokenizer);
@@ -227,6 +277,12 @@ impl Tool<'_> {
             }
         }
     }
+}
+
+/// A name that can be an argument's, however these are spelled.
+pub(super) fn is_plain(name: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
+    !name.is_empty() && name.chars().all(is_plain)
 }
 
 fn one_of(all: Vec<String>) -> Option<String> {

@@ -9,6 +9,7 @@ mod answer;
 mod arguments;
 mod bounds;
 mod compile;
+mod elements;
 mod lark;
 mod numbers;
 mod plain;

@@ -9,6 +9,7 @@ mod harmony;
 mod hunyuan;
 mod hunyuan_v3;
 mod kimi_k3;
+mod minimax_m3;
 mod mistral;
 mod seed;
 mod solar;
@@ -19,9 +20,10 @@ use crate::reply::Opening;
 pub(crate) use harmony::{Channel, Channels};
 
 /// In this order the first that fits is taken; the last one fits always.
-static ALL: [&Reasoning; 12] = [
+static ALL: [&Reasoning; 13] = [
     &harmony::SYNTAX,
     &kimi_k3::SYNTAX,
+    &minimax_m3::SYNTAX,
     &gemma::SYNTAX,
     &mistral::SYNTAX,
     &seed::SYNTAX,

@@ -346,28 +346,37 @@ impl Splitter {
         true
     }
 
-    /// Thoughts are closed in the middle of a trial in them: then it was no call.
+    /// Thoughts come to their end in the middle of a trial in them, by what closes them or by a call that
+    /// is certainly one: then it was no call.
     fn close_in_trial(&mut self) -> bool {
         let in_thoughts = Some(Rule::AnswerEndInThoughts);
         let Reasoning::Tags(tags) = self.syntax.reasoning else { return false };
         if self.trial.as_ref().map(|trial| trial.rule) != in_thoughts {
             return false;
         }
+        let ends = tags.closes.iter().copied().chain(self.certain());
         let (text, mark) = (self.input.since_mark().as_bytes(), self.input.mark_position());
         let from = self.open_until.saturating_sub(mark).min(text.len());
-        let found = tags.closes.iter().filter_map(|tag| {
+        let found = ends.clone().filter_map(|tag| {
             text[from..].windows(tag.len()).position(|window| window == tag.as_bytes())
         });
         if let Some(at) = found.min() {
-            // Before the closing tag no call can become one.
+            // Before that no call can become one.
             self.tried = self.tried.max(mark + from + at);
+            self.input.rewind();
             self.give_back();
             return true;
         }
         self.input.look(text.len() - from);
-        let longest = tags.closes.iter().map(|tag| tag.len()).max().unwrap_or(1);
+        let longest = ends.map(str::len).max().unwrap_or(1);
         self.open_until = self.open_until.max(mark + text.len().saturating_sub(longest - 1));
         false
+    }
+
+    /// With what a call begins that is certainly one.
+    fn certain(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        let openers = self.syntax.tools.openers().iter();
+        openers.filter(|opener| opener.kind == Kind::Token).map(|opener| opener.tag)
     }
 
     fn after_calls(&mut self) {
@@ -378,12 +387,18 @@ impl Splitter {
 
     /// It was no call: what was read since the mark is read again as text.
     fn give_back(&mut self) {
-        // The opener itself has been tried, however little of it was read.
-        self.tried = self.tried.max(self.input.position()).max(self.opened + 1);
         let rule = self.trial.take().map(|trial| {
             self.ids.n = trial.n_ids;
             trial.rule
         });
+        // In thoughts the end of what was read may be the beginning of what is certainly a call.
+        let begun = match rule {
+            Some(Rule::AnswerEndInThoughts) => self.certain().map(|tag| tag.len() - 1).max(),
+            _ => None,
+        };
+        let read = self.input.position().saturating_sub(begun.unwrap_or(0));
+        // The opener itself has been tried, however little of it was read.
+        self.tried = self.tried.max(read).max(self.opened + 1);
         self.input.unpin();
         self.input.rewind();
         self.mode = match rule {

@@ -1,12 +1,15 @@
 //! `<|tools_prefix|>[{"f": {…}}]<|tools_suffix|>`: Apertus. An object's only key is the name, so calls are
 //! read whole.
 
-use serde_json::{Map, Value};
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::spelling::{OBJECT, Spelling};
 use super::{CallParser, Opener, Step, Stop, ToolFormat};
 use crate::reply::End;
-use crate::reply::calls::CallWriter;
+use crate::reply::calls::{CallWriter, are_arguments};
 use crate::reply::cursor::{Cursor, Found};
 
 const OPEN: &str = "<|tools_prefix|>";
@@ -49,6 +52,33 @@ impl ToolFormat for Apertus {
     }
 }
 
+/// Names of an object, and their arguments as they are written.
+struct Calls(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Calls {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Calls, D::Error> {
+        deserializer.deserialize_map(CallsVisitor)
+    }
+}
+
+struct CallsVisitor;
+
+impl<'de> Visitor<'de> for CallsVisitor {
+    type Value = Calls;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of names and arguments")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Calls, A::Error> {
+        let mut calls = Vec::new();
+        while let Some(call) = map.next_entry()? {
+            calls.push(call);
+        }
+        Ok(Calls(calls))
+    }
+}
+
 struct Parser {
     opened: bool,
 }
@@ -68,7 +98,7 @@ impl CallParser for Parser {
             },
         };
         let body = &input.rest()[..len];
-        let calls = serde_json::from_str::<Vec<Map<String, Value>>>(body);
+        let calls = serde_json::from_str::<Vec<Calls>>(body);
         let n_read = match &calls {
             Ok(_) => len,
             Err(error) => {
@@ -77,14 +107,16 @@ impl CallParser for Parser {
             }
         };
         input.look(n_read);
-        let calls: Vec<_> = calls.map_err(|_| Stop::NotACall)?.into_iter().flatten().collect();
-        if calls.is_empty()
-            || !calls.iter().all(|(name, value)| out.accepts(name) && value.is_object())
-        {
+        let calls: Vec<_> =
+            calls.map_err(|_| Stop::NotACall)?.into_iter().flat_map(|calls| calls.0).collect();
+        let is_call = |(name, arguments): &(String, Box<RawValue>)| {
+            out.accepts(name) && are_arguments(arguments.get())
+        };
+        if calls.is_empty() || !calls.iter().all(is_call) {
             return Err(Stop::NotACall);
         }
         for (name, arguments) in calls {
-            out.call(&name, &arguments.to_string())?;
+            out.call(&name, arguments.get())?;
         }
         input.skip(len + close);
         Ok(Step::Done)

@@ -16,6 +16,7 @@ static CALLS: XmlCalls = XmlCalls {
     key_ends: &[">"],
     value: &[],
     value_ends: &["</｜DSML｜parameter>"],
+    object: None,
     newlines: Newlines::Kept,
     untyped: Untyped::Text,
     read: quoted_name,

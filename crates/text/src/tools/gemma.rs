@@ -1,9 +1,10 @@
 //! `<|tool_call>call:f{a:<|"|>text<|"|>,n:1}<tool_call|>`: Gemma 4; and, with other tags,
 //! FunctionGemma. Values are JSON but for the quotes, and keys have none.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::spelling::{Arguments, Each, Spelling, ToldBy};
+use super::shape::typed;
+use super::spelling::{Arguments, Each, Nested, Spelling, ToldBy};
 use super::{CallParser, Opener, Step, Stop, ToolFormat};
 use crate::reply::End;
 use crate::reply::calls::CallWriter;
@@ -61,6 +62,7 @@ impl ToolFormat for Gemma {
                 told_by: ToldBy::Form,
                 ends_text: text[1],
                 no_text: &[],
+                nested: Nested::Json,
             })
         };
         let (begin, arguments, end) = match knows(FUNCTION_GEMMA.open) {
@@ -118,11 +120,12 @@ impl Parser {
         let body = self.body.trim().strip_prefix("call:").ok_or(Stop::NotACall)?;
         let at = body.find('{').ok_or(Stop::NotACall)?;
         let mut reader = Reader { rest: &body[at..], quote: self.tags.inside[0] };
-        let arguments = reader.value(MAX_DEPTH).ok_or(Stop::NotACall)?;
+        let mut arguments = String::new();
+        reader.value(MAX_DEPTH, &mut arguments).ok_or(Stop::NotACall)?;
         if !reader.rest.trim().is_empty() {
             return Err(Stop::NotACall);
         }
-        out.call(body[..at].trim(), &arguments.to_string())?;
+        out.call(body[..at].trim(), &arguments)?;
         Ok(Step::Done)
     }
 }
@@ -133,25 +136,30 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn value(&mut self, depth: usize) -> Option<Value> {
+    /// Appends a value as JSON. What is JSON already stays as it is, so that numbers keep their digits.
+    fn value(&mut self, depth: usize, out: &mut String) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         self.rest = self.rest.trim_start();
         match self.rest.chars().next()? {
-            '{' => self.object(depth),
-            '[' => self.list(depth),
-            _ if self.rest.starts_with(self.quote) => self.quoted().map(Value::from),
+            '{' => self.object(depth, out)?,
+            '[' => self.list(depth, out)?,
+            _ if self.rest.starts_with(self.quote) => out.push_str(&typed::quoted(self.quoted()?)),
             '"' => {
                 let mut values = serde_json::Deserializer::from_str(self.rest).into_iter::<Value>();
-                let text = values.next()?.ok()?;
-                self.rest = &self.rest[values.byte_offset()..];
-                Some(text)
+                values.next()?.ok()?;
+                let (text, rest) = self.rest.split_at(values.byte_offset());
+                out.push_str(text);
+                self.rest = rest;
             }
             _ => {
-                let word = self.until(&[',', '}', ']']);
-                let word = word.trim();
-                Some(serde_json::from_str(word).unwrap_or_else(|_| word.into()))
+                let word = self.until(&[',', '}', ']']).trim();
+                match serde_json::from_str::<Value>(word) {
+                    Ok(_) => out.push_str(word),
+                    Err(_) => out.push_str(&typed::quoted(word)),
+                }
             }
         }
+        Some(())
     }
 
     /// The text before one of these.
@@ -175,35 +183,41 @@ impl<'a> Reader<'a> {
         rest.is_some()
     }
 
-    fn object(&mut self, depth: usize) -> Option<Value> {
+    fn object(&mut self, depth: usize, out: &mut String) -> Option<()> {
         self.eat('{');
-        let mut map = Map::new();
+        out.push('{');
         loop {
             if self.eat('}') {
-                return Some(Value::Object(map));
+                out.push('}');
+                return Some(());
             }
             let key = match self.quoted() {
                 Some(key) => key,
                 None => self.until(&[':', '}', ',']).trim().trim_matches('"'),
             };
+            typed::separate(out);
+            out.push_str(&typed::quoted(key));
             if !self.eat(':') {
                 return None;
             }
-            map.insert(key.to_owned(), self.value(depth)?);
+            out.push(':');
+            self.value(depth, out)?;
             if !self.eat(',') && !self.rest.starts_with('}') {
                 return None;
             }
         }
     }
 
-    fn list(&mut self, depth: usize) -> Option<Value> {
+    fn list(&mut self, depth: usize, out: &mut String) -> Option<()> {
         self.eat('[');
-        let mut list = Vec::new();
+        out.push('[');
         loop {
             if self.eat(']') {
-                return Some(Value::Array(list));
+                out.push(']');
+                return Some(());
             }
-            list.push(self.value(depth)?);
+            typed::separate(out);
+            self.value(depth, out)?;
             if !self.eat(',') && !self.rest.starts_with(']') {
                 return None;
             }

@@ -16,6 +16,7 @@ static CALLS: XmlCalls = XmlCalls {
     key_ends: &["</arg_key>"],
     value: &["<arg_value>"],
     value_ends: &["</arg_value>"],
+    object: None,
     newlines: Newlines::Kept,
     untyped: Untyped::Json,
     read: plain_name,

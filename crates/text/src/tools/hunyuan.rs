@@ -16,6 +16,7 @@ static CALLS: XmlCalls = XmlCalls {
     key_ends: &["</arg_key:opensource>"],
     value: &["<arg_value:opensource>"],
     value_ends: &["</arg_value:opensource>"],
+    object: None,
     newlines: Newlines::Kept,
     untyped: Untyped::Json,
     read: plain_name,

@@ -1,9 +1,10 @@
 //! `<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|><|open|>argument key="a" type="string"<|sep|>x…`:
 //! Kimi K3, whose values say themselves whether they are text. Its tags are made of three control tokens
-//! and plain words. `&amp;` and `&quot;` in names are left as they are.
+//! and plain words. Arguments may also be one object, `<|open|>json type="object"<|sep|>{…}<|close|>json<|sep|>`.
+//! `&amp;` and `&quot;` in names are left as they are.
 
 use super::shape::typed::Untyped;
-use super::shape::xml::{Newlines, XmlCalls, XmlParser};
+use super::shape::xml::{Newlines, Object, XmlCalls, XmlParser};
 use super::spelling::{Arguments, Each, Spelling, TAGGED, ToldBy};
 use super::{CallParser, Opener, ToolFormat};
 
@@ -19,6 +20,11 @@ static CALLS: XmlCalls = XmlCalls {
     key_ends: &["<|sep|>"],
     value: &[],
     value_ends: &[ARGUMENT_END],
+    object: Some(Object {
+        opens: &["<|open|>json"],
+        head_ends: &["<|sep|>"],
+        closes: &["<|close|>json<|sep|>"],
+    }),
     newlines: Newlines::Kept,
     untyped: Untyped::Text,
     read,

@@ -16,6 +16,7 @@ static CALLS: XmlCalls = XmlCalls {
     key_ends: &["</longcat_arg_key>"],
     value: &["<longcat_arg_value>"],
     value_ends: &["</longcat_arg_value>"],
+    object: None,
     newlines: Newlines::Kept,
     untyped: Untyped::Json,
     read: plain_name,

@@ -16,6 +16,7 @@ static CALLS: XmlCalls = XmlCalls {
     key_ends: &[">"],
     value: &[],
     value_ends: &["</param>"],
+    object: None,
     newlines: Newlines::Quoted,
     untyped: Untyped::Text,
     read: quoted_name,

@@ -29,6 +29,7 @@ formats! {
     hunyuan,
     longcat,
     minicpm,
+    minimax_m3,
     minimax,
     gemma,
     glm,

@@ -15,6 +15,7 @@ static CALLS: XmlCalls = XmlCalls {
     key_ends: &[">"],
     value: &[],
     value_ends: &["</parameter>"],
+    object: None,
     newlines: Newlines::Frame,
     untyped: Untyped::Text,
     read: plain_name,

@@ -27,6 +27,9 @@ pub(crate) const NUMBER: char = '\u{1}';
 /// Stands in a spelling where a model writes what kind of JSON follows that is no text.
 pub(crate) const KIND: char = '\u{2}';
 
+/// Stands in what ends an argument where its name is repeated.
+pub(crate) const NAME: char = '\u{3}';
+
 /// How arguments are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arguments {
@@ -53,6 +56,21 @@ pub(crate) struct Each {
     pub(crate) ends_text: &'static str,
     /// Expressions that no text may match as a whole, since it would be read as another.
     pub(crate) no_text: &'static [&'static str],
+    /// How objects and lists are written.
+    pub(crate) nested: Nested,
+}
+
+/// How what is nested is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Nested {
+    /// As JSON.
+    Json,
+    /// As arguments are: each property by its name, each item by this one. What the schema does not
+    /// describe is JSON.
+    Elements {
+        /// The name of items.
+        item: &'static str,
+    },
 }
 
 /// What tells texts from other values.
@@ -84,6 +102,7 @@ pub(crate) const TAGGED: Each = Each {
     told_by: ToldBy::Schema(Untyped::Text),
     ends_text: "</parameter>",
     no_text: &[],
+    nested: Nested::Json,
 };
 
 /// A call as Python writes it.
@@ -99,6 +118,7 @@ pub(crate) const PYTHON: Spelling = Spelling {
         told_by: ToldBy::Form,
         ends_text: "",
         no_text: &[],
+        nested: Nested::Json,
     }),
     end: ")",
     between: Some(", "),

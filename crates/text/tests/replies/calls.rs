@@ -11,11 +11,11 @@ pub(crate) fn weather() -> Vec<Value> {
     vec![tool("get_weather", properties), tool("get_time", json!({}))]
 }
 
-fn paris() -> (&'static str, Value) {
+pub(crate) fn paris() -> (&'static str, Value) {
     ("get_weather", json!({"city": "Paris", "days": 3}))
 }
 
-const ARGUMENTS: &str = r#"{"city": "Paris", "days": 3}"#;
+pub(crate) const ARGUMENTS: &str = r#"{"city": "Paris", "days": 3}"#;
 
 /// Name of the format, what its templates show, and a call in it.
 pub(crate) fn formats() -> Vec<(&'static str, &'static str, String)> {
@@ -45,6 +45,14 @@ pub(crate) fn formats() -> Vec<(&'static str, &'static str, String)> {
                 "<minimax:tool_call>\n<invoke name=\"get_weather\">\n{}\n</invoke>\n</minimax:tool_call>",
                 parameter("<parameter name=\"", "</parameter>")
             ),
+        ),
+        (
+            "minimax_m3",
+            "]<]minimax[>[",
+            "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">\
+             ]<]minimax[>[<city>Paris]<]minimax[>[</city>]<]minimax[>[<days>3]<]minimax[>[</days>\
+             ]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>"
+                .to_owned(),
         ),
         (
             "deepseek_dsml",
@@ -357,6 +365,11 @@ fn a_cut_call_is_not_complete() {
         (HERMES, "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}"),
         (CODER, "<tool_call>\n<function=get_weather>\n<parameter=city>\nPar"),
         (CODER, "<tool_call>\n<function=get_weather>\n<parameter=ci"),
+        (CODER, "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<par"),
+        (
+            CODER,
+            "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</func",
+        ),
         ("[TOOL_CALLS]", "[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Par"),
     ] {
         let mut case = Case::new(template, &weather());
@@ -379,6 +392,10 @@ fn a_cut_call_is_not_complete() {
 fn long_arguments_stream() {
     use hearth_text::{Part, Splitter, Tools};
     for (template, head) in [
+        (
+            "]<]minimax[>[",
+            "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>_",
+        ),
         (HERMES, "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \""),
         (CODER, "<tool_call>\n<function=get_weather>\n<parameter=city>\n"),
     ] {
@@ -387,6 +404,25 @@ fn long_arguments_stream() {
         splitter.push(head);
         assert_eq!(splitter.push("Par"), [Part::Arguments("Par".to_owned())]);
         assert_eq!(splitter.push("is"), [Part::Arguments("is".to_owned())]);
+    }
+}
+
+/// Integers that no number of a machine can hold come to the client digit by digit, whoever typed them.
+#[test]
+fn digits_stay_as_they_are() {
+    let digits = "-123456789012345678901234567890";
+    for (name, template, text) in formats() {
+        let written =
+            text.replace(">3<", &format!(">{digits}<")).replace(": 3", &format!(": {digits}"));
+        let written = written.replace("days:3", &format!("days:{digits}"));
+        let written = written.replace("days=3", &format!("days={digits}"));
+        let written = written.replace("\n3\n", &format!("\n{digits}\n"));
+        let written = written.replace("<days>3", &format!("<days>{digits}"));
+        assert_ne!(written, text, "{name}");
+        let whole = Case::new(template, &weather()).any_cut(&written);
+        assert!(whole.calls[0].3, "{name} {whole:?}");
+        let rest = whole.calls[0].2.replace([' ', '\n'], "");
+        assert_eq!(rest, format!("{{\"city\":\"Paris\",\"days\":{digits}}}"), "{name}");
     }
 }
 
@@ -409,70 +445,6 @@ fn calls_may_have_their_kind_at_the_end() {
     );
     let text = format!("<TOOLCALL>[{call}, {call}]</TOOLCALL>");
     Case::new("<TOOLCALL>", &weather()).check(&text, "", "", &[paris(), paris()]);
-}
-
-/// Functionary's prompts end with the opener, and an answer says first whom it is for.
-#[test]
-fn a_prompt_may_have_begun_the_call() {
-    let template = ">>>all";
-    let mut case = Case::new(template, &weather());
-    case.opening = Syntax::of(template).opening("<|end_header_id|>\n\n>>>");
-    assert_eq!(case.opening, Opening::Begun);
-    let call = format!("get_weather\n{ARGUMENTS}");
-    case.check(&call, "", "", &[paris()]);
-    case.check(&format!("{call}>>>get_time\n{{}}"), "", "", &[paris(), ("get_time", json!({}))]);
-    case.check("all\nHello, world!\nWhat's up?", "", "Hello, world!\nWhat's up?", &[]);
-    case.check(&format!("all\nI look it up.>>>{call}"), "", "I look it up.", &[paris()]);
-    // Python's prompt is text, and so is an answer to nobody.
-    let text = "In Python:\n>>> f(1)\n2\n>>>wipe_disk\n{}";
-    case.check(&format!("all\n{text}"), "", text, &[]);
-    case.check("Hello.\nYes", "", "Hello.\nYes", &[]);
-    case.check("get_weather\nis a tool", "", "get_weather\nis a tool", &[]);
-    case.check("all", "", "all", &[]);
-    case.tools = Vec::new();
-    case.check("all\nHello", "", "Hello", &[]);
-    case.check(&call, "", &call, &[]);
-}
-
-/// Kimi K3 answers in sections; values are what they say they are.
-#[test]
-fn kimi_k3_speaks_in_sections() {
-    let template = "<|open|>think<|sep|><|open|>tools<|sep|>";
-    let argument = |key: &str, kind: &str, value: &str| {
-        format!(
-            "<|open|>argument key=\"{key}\" type=\"{kind}\"<|sep|>{value}<|close|>argument<|sep|>"
-        )
-    };
-    let arguments = [
-        argument("id", "string", "007"),
-        argument("days", "number", "1e2"),
-        argument("tags", "array", "[\"a\", null]"),
-        argument("on", "boolean", "true"),
-    ];
-    let call = format!(
-        "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|>{}\
-         <|close|>call<|sep|><|open|>call tool=\"get_time\" index=\"2\"<|sep|><|close|>call<|sep|>\
-         <|close|>tools<|sep|>",
-        arguments.concat()
-    );
-    let mut case = Case::new(template, &weather());
-    case.opening = Syntax::of(template).opening("role=\"assistant\"<|sep|><|open|>think<|sep|>");
-    assert_eq!(case.opening, Opening::Thoughts);
-    let expected = [
-        ("get_weather", json!({"id": "007", "days": 1e2, "tags": ["a", null], "on": true})),
-        ("get_time", json!({})),
-    ];
-    let text = format!(
-        "Check.<|close|>think<|sep|><|open|>response<|sep|>On it.<|close|>response<|sep|>{call}\
-         <|close|>message<|sep|><|end_of_msg|>"
-    );
-    case.check(&text, "Check.", "On it.", &expected);
-    case.check(&format!("Check.{call}"), "Check.", "", &expected);
-    // The answer's own tag closes thoughts that were left open.
-    case.check("Check.<|open|>response<|sep|>Yes", "Check.", "Yes", &[]);
-    case.opening = Syntax::of(template).opening("<|open|>response<|sep|>");
-    assert_eq!(case.opening, Opening::Answer);
-    case.check("Yes<|close|>response<|sep|><|close|>message<|sep|>", "", "Yes", &[]);
 }
 
 /// What the model calls its calls is what the result will refer to.

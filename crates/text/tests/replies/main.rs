@@ -3,6 +3,7 @@
 
 mod calls;
 mod cases;
+mod families;
 mod linear;
 mod mutations;
 mod random;

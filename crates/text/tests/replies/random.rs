@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cases::{CODER, HARMONY, HERMES, LLAMA};
 use crate::{Case, tool};
 
-const TEMPLATES: [&str; 24] = [
+const TEMPLATES: [&str; 25] = [
     HERMES,
     CODER,
     LLAMA,
@@ -34,6 +34,7 @@ const TEMPLATES: [&str; 24] = [
     ">>>all",
     "followed by a json-formatted list of actions",
     "<|open|>think<|sep|>",
+    "]<]minimax[>[<mm:think>",
 ];
 
 fn words() -> impl Strategy<Value = String> {
@@ -127,6 +128,19 @@ fn words() -> impl Strategy<Value = String> {
         "<|close|>tools<|sep|>",
         "<|open|>response<|sep|>",
         "<|close|>think<|sep|>",
+        "<|open|>json type=\"object\"<|sep|>",
+        "<|close|>json<|sep|>",
+        "]<]minimax[>[",
+        "]<]minimax[>[<tool_call>",
+        "]<]minimax[>[<invoke name=\"f\">",
+        "]<]minimax[>[<a>",
+        "]<]minimax[>[<item>",
+        "]<]minimax[>[</item>",
+        "]<]minimax[>[</a>",
+        "]<]minimax[>[</invoke>",
+        "]<]minimax[>[</tool_call>",
+        "<mm:think>",
+        "</mm:think>",
         "[THINK]",
         "[/THINK]",
         "<|channel>thought\n",
@@ -202,6 +216,16 @@ fn long_answers_take_linear_time() {
             ("<|tool_call>", "<|tool_call>call:f{", "a:{"),
             ("<|tool_call_start|>", "<|tool_call_start|>[f(a=", "['''"),
             (HARMONY, "", "<|channel|>"),
+            (
+                "]<]minimax[>[",
+                "]<]minimax[>[<invoke name=\"f\">]<]minimax[>[<a>",
+                "]<]minimax[>[</invoke>",
+            ),
+            (
+                "]<]minimax[>[",
+                "]<]minimax[>[<invoke name=\"f\">]<]minimax[>[<b>",
+                "]<]minimax[>[<i>x",
+            ),
         ] {
             let text = head.to_owned() + &unit.repeat(n / unit.len());
             let case = Case::new(template, &tools);

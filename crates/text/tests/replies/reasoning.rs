@@ -30,6 +30,7 @@ fn every_syntax_is_cut() {
             "Here are my reasoning steps:\nTwo halves.\n[BEGIN FINAL RESPONSE]\nOne.[END FINAL RESPONSE]",
         ),
         ("apertus", "<|inner_prefix|>", "<|inner_prefix|>Two halves.<|inner_suffix|>One."),
+        ("minimax_m3", "<mm:think>", "<mm:think>Two halves.</mm:think>One."),
         (
             "solar",
             "<|think|><|tool_call:begin|>",

@@ -1,8 +1,8 @@
 //! Calls that are spelled as in Python, in a list or one to a line, maybe between tags. They are read
 //! whole: where an argument ends is known only when all of it is there.
 
-use super::literal;
-use crate::reply::calls::CallWriter;
+use super::literal::{self, PythonCall};
+use crate::reply::calls::{CallWriter, are_arguments};
 use crate::reply::cursor::{Cursor, Found};
 use crate::tools::{CallParser, Step, Stop};
 
@@ -42,12 +42,12 @@ impl CallParser for PythonParser {
         let (calls, n_read) = literal::calls(&input.rest()[..len]);
         input.look(n_read);
         let calls = calls.ok_or(Stop::NotACall)?;
-        let known = calls.iter().all(|call| out.accepts(&call.name));
-        if !known {
+        let is_call = |call: &PythonCall| out.accepts(&call.name) && are_arguments(&call.arguments);
+        if !calls.iter().all(is_call) {
             return Err(Stop::NotACall);
         }
         for call in calls {
-            out.call(&call.name, &serde_json::Value::Object(call.arguments).to_string())?;
+            out.call(&call.name, &call.arguments)?;
         }
         input.skip(len + close);
         Ok(Step::Done)

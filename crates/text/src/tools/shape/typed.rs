@@ -20,9 +20,9 @@ pub(crate) struct Types(u8);
 
 impl Types {
     pub(crate) const STRING: Types = Types(1);
-    const INTEGER: Types = Types(2);
-    const NUMBER: Types = Types(4);
-    const BOOLEAN: Types = Types(8);
+    pub(crate) const INTEGER: Types = Types(2);
+    pub(crate) const NUMBER: Types = Types(4);
+    pub(crate) const BOOLEAN: Types = Types(8);
     pub(crate) const NULL: Types = Types(16);
     pub(crate) const ARRAY: Types = Types(32);
     pub(crate) const OBJECT: Types = Types(64);
@@ -64,43 +64,111 @@ impl Types {
 
 /// Deepest chain of references and alternatives in a schema.
 const MAX_DEPTH: usize = 16;
+/// Most schemas that are looked at for one question: alternatives that refer to each other may be very many.
+const MAX_LOOKS: usize = 512;
 
 /// What the schema of an object allows for one of its properties; nothing where it does not say.
 pub(crate) fn types(schema: Option<&Value>, property: &str) -> Types {
-    let Some(schema) = schema else { return Types::default() };
-    let named = schema.get("properties").and_then(|properties| properties.get(property));
-    let found = named.or_else(|| schema.get("additionalProperties"));
-    found.map_or(Types::default(), |property| allowed(schema, property, MAX_DEPTH))
+    let place = schema.and_then(|schema| Place::of(schema).property(property));
+    place.map_or(Types::default(), Place::types)
 }
 
-fn allowed(root: &Value, schema: &Value, depth: usize) -> Types {
-    let Some(depth) = depth.checked_sub(1) else { return Types::default() };
-    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-        let target = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-        return target.map_or(Types::default(), |schema| allowed(root, schema, depth));
+/// A schema in the one of all arguments, which holds what it refers to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    root: &'a Value,
+    schema: &'a Value,
+}
+
+impl<'a> Place<'a> {
+    /// The schema of all arguments itself.
+    pub(crate) fn of(root: &'a Value) -> Place<'a> {
+        Place { root, schema: root }
     }
-    match schema.get("type") {
-        Some(Value::String(name)) => return Types::named(name),
-        Some(Value::Array(names)) => {
-            let names = names.iter().filter_map(Value::as_str).map(Types::named);
-            return names.fold(Types::default(), Types::or);
+
+    /// What it allows.
+    pub(crate) fn types(self) -> Types {
+        self.allowed(MAX_DEPTH, &mut { MAX_LOOKS })
+    }
+
+    /// The schema of a property.
+    pub(crate) fn property(self, name: &str) -> Option<Place<'a>> {
+        let named = |schema: &'a Value| schema.get("properties")?.get(name);
+        let found = self.find(MAX_DEPTH, &mut { MAX_LOOKS }, &named);
+        let other = |schema: &'a Value| schema.get("additionalProperties");
+        found.or_else(|| self.find(MAX_DEPTH, &mut { MAX_LOOKS }, &other))
+    }
+
+    /// The schema of the item of this number.
+    pub(crate) fn item(self, number: usize) -> Option<Place<'a>> {
+        let of = |schema: &'a Value| {
+            let first = schema.get("prefixItems").and_then(|first| first.get(number));
+            first.or_else(|| schema.get("items"))
+        };
+        self.find(MAX_DEPTH, &mut { MAX_LOOKS }, &of)
+    }
+
+    fn at(self, schema: &'a Value) -> Place<'a> {
+        Place { schema, ..self }
+    }
+
+    /// Where a reference leads; the inner `None` where it leads nowhere.
+    fn target(self) -> Option<Option<Place<'a>>> {
+        let target = self.schema.get("$ref")?.as_str()?;
+        let target = target.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+        Some(target.map(|schema| self.at(schema)))
+    }
+
+    fn alternatives(self) -> impl Iterator<Item = Place<'a>> {
+        let all =
+            ["anyOf", "oneOf", "allOf"].map(|word| self.schema.get(word).and_then(Value::as_array));
+        all.into_iter().flatten().flatten().map(move |schema| self.at(schema))
+    }
+
+    /// The first schema that is found in this one, or in what it refers to.
+    fn find(
+        self,
+        depth: usize,
+        looks: &mut usize,
+        of: &impl Fn(&'a Value) -> Option<&'a Value>,
+    ) -> Option<Place<'a>> {
+        let depth = depth.checked_sub(1)?;
+        *looks = looks.checked_sub(1)?;
+        if let Some(target) = self.target() {
+            return target?.find(depth, looks, of);
         }
-        _ => {}
+        let found = of(self.schema).map(|schema| self.at(schema));
+        found.or_else(|| self.alternatives().find_map(|place| place.find(depth, looks, of)))
     }
-    if let Some(value) = schema.get("const") {
-        return Types::of(value);
-    }
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        return values.iter().map(Types::of).fold(Types::default(), Types::or);
-    }
-    let alternatives =
-        ["anyOf", "oneOf", "allOf"].map(|key| schema.get(key).and_then(Value::as_array));
-    let all = alternatives.into_iter().flatten().flatten();
-    let any = all.map(|schema| allowed(root, schema, depth)).fold(Types::default(), Types::or);
-    match any {
-        Types(0) if schema.get("properties").is_some() => Types::OBJECT,
-        Types(0) if schema.get("items").is_some() => Types::ARRAY,
-        any => any,
+
+    fn allowed(self, depth: usize, looks: &mut usize) -> Types {
+        let (Some(depth), Some(left)) = (depth.checked_sub(1), looks.checked_sub(1)) else {
+            return Types::default();
+        };
+        *looks = left;
+        if let Some(target) = self.target() {
+            return target.map_or(Types::default(), |place| place.allowed(depth, looks));
+        }
+        match self.schema.get("type") {
+            Some(Value::String(name)) => return Types::named(name),
+            Some(Value::Array(names)) => {
+                let names = names.iter().filter_map(Value::as_str).map(Types::named);
+                return names.fold(Types::default(), Types::or);
+            }
+            _ => {}
+        }
+        if let Some(value) = self.schema.get("const") {
+            return Types::of(value);
+        }
+        if let Some(values) = self.schema.get("enum").and_then(Value::as_array) {
+            return values.iter().map(Types::of).fold(Types::default(), Types::or);
+        }
+        let all = self.alternatives().map(|place| place.allowed(depth, looks));
+        match all.fold(Types::default(), Types::or) {
+            Types(0) if self.schema.get("properties").is_some() => Types::OBJECT,
+            Types(0) if self.schema.get("items").is_some() => Types::ARRAY,
+            any => any,
+        }
     }
 }
 
@@ -117,7 +185,10 @@ pub(crate) fn json(text: &str, types: Types, untyped: Untyped) -> String {
     }
     let parsed = serde_json::from_str::<Value>(trimmed).ok();
     let fits = |value: &Value| {
-        let own = Types::of(value);
+        let own = match value {
+            Value::Number(_) => of_number(trimmed),
+            value => Types::of(value),
+        };
         // A text where a text is allowed is taken as it is: `5` for `["integer", "string"]` is one.
         match types {
             Types(0) => true,
@@ -132,12 +203,11 @@ pub(crate) fn json(text: &str, types: Types, untyped: Untyped) -> String {
         if fits(value) {
             return trimmed.to_owned();
         }
-        // 6.0 for an integer.
-        let whole = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9e15);
-        if let Some(whole) =
-            whole.filter(|_| types.has(Types::INTEGER) && !types.has(Types::STRING))
+        if types.has(Types::INTEGER)
+            && !types.has(Types::STRING)
+            && let Some(whole) = whole(trimmed, value)
         {
-            return format!("{whole:.0}");
+            return whole;
         }
         // The model has put a string into quotes.
         if let (Value::String(_), false) = (value, types.has(Types::STRING)) {
@@ -154,17 +224,43 @@ pub(crate) fn json(text: &str, types: Types, untyped: Untyped) -> String {
         return word.to_owned();
     }
     if types.has(Types::ARRAY.or(Types::OBJECT))
-        && let Some(value) = literal::python(trimmed)
-        && types.has(Types::of(&value))
+        && let Some((own, json)) = literal::python(trimmed)
+        && types.has(own)
     {
-        return value.to_string();
+        return json;
     }
     quoted(text)
+}
+
+/// The type of a number by how it is written, which says it also of one that no number of a machine can hold.
+fn of_number(text: &str) -> Types {
+    match text.contains(['.', 'e', 'E']) {
+        true => Types::NUMBER,
+        false => Types::INTEGER,
+    }
+}
+
+/// The integer that a number is in other words, as 6.0 and 6e2.
+fn whole(text: &str, value: &Value) -> Option<String> {
+    if let Some((whole, fraction)) = text.split_once('.')
+        && fraction.bytes().all(|digit| digit == b'0')
+    {
+        return Some(whole.to_owned());
+    }
+    let number = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9e15)?;
+    Some(format!("{number:.0}"))
 }
 
 /// The text as a JSON string.
 pub(crate) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
+}
+
+/// What stands before one more value in a list or an object that is open.
+pub(crate) fn separate(out: &mut String) {
+    if !out.ends_with(['[', '{']) {
+        out.push(',');
+    }
 }
 
 #[cfg(test)]
@@ -185,6 +281,14 @@ mod tests {
         check(json!({"type": "integer"}), "6", "6");
         check(json!({"type": "integer"}), "6.0", "6");
         check(json!({"type": "integer"}), "six", "\"six\"");
+        check(json!({"type": "integer"}), "6e2", "600");
+        let digits = "123456789012345678901234567890";
+        check(json!({"type": "integer"}), digits, digits);
+        check(json!({"type": "integer"}), &format!("{digits}.0"), digits);
+        check(json!({"type": "integer"}), &format!("-{digits}"), &format!("-{digits}"));
+        check(json!({"type": "number"}), digits, digits);
+        check(json!({"type": "array"}), &format!("['a', {digits}]"), &format!("[\"a\",{digits}]"));
+        check(json!({"type": "number"}), "0.12345678901234567890", "0.12345678901234567890");
         check(json!({"type": "number"}), "1", "1");
         check(json!({"type": "boolean"}), "True", "true");
         check(json!({"type": "boolean"}), "false", "false");
@@ -200,5 +304,17 @@ mod tests {
         check(json!(true), "12", "\"12\"");
         assert_eq!(super::json("12", Types::default(), Untyped::Json), "12");
         assert_eq!(super::json("a b", Types::default(), Untyped::Json), "\"a b\"");
+    }
+
+    /// Alternatives that refer to each other are more than could ever be looked at.
+    #[test]
+    fn hostile_schemas_are_left_at_some_point() {
+        let all: Vec<Value> = (0..50).map(|_| json!({"$ref": "#/$defs/a"})).collect();
+        let schema = json!({"$defs": {"a": {"anyOf": all}}, "properties": {"p": {"anyOf": all}}});
+        assert_eq!(types(Some(&schema), "p"), Types::default());
+        assert_eq!(
+            types(Some(&json!({"anyOf": all, "$defs": schema["$defs"]})), "q"),
+            Types::default()
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Calls whose arguments are values between tags, as plain text. Texts go on to the client while they
 //! arrive; everything else is read to its end and typed by the tool's schema.
 
+use super::scan::{Progress, Scan};
 use super::typed::{self, Types, Untyped};
 use crate::reply::End;
 use crate::reply::calls::{CallWriter, Tools};
@@ -23,10 +24,21 @@ pub(crate) struct XmlCalls {
     /// What stands between the name and the value, blanks aside.
     pub(crate) value: &'static [&'static str],
     pub(crate) value_ends: &'static [&'static str],
+    /// What stands around all arguments where they are one JSON object instead.
+    pub(crate) object: Option<Object>,
     pub(crate) newlines: Newlines,
     pub(crate) untyped: Untyped,
     /// The name in what stands between the tags, and whether the value is certainly a text or not.
     pub(crate) read: fn(&str) -> (&str, Option<Untyped>),
+}
+
+/// Tags around a JSON object.
+pub(crate) struct Object {
+    /// What it begins with, up to its attributes.
+    pub(crate) opens: &'static [&'static str],
+    /// What ends these.
+    pub(crate) head_ends: &'static [&'static str],
+    pub(crate) closes: &'static [&'static str],
 }
 
 /// Line breaks around a value.
@@ -87,6 +99,11 @@ enum At {
     Text(&'static [&'static str]),
     /// In a value of which this was read.
     Typed(Kind, String),
+    /// In the head of an object that is all arguments.
+    ObjectHead(&'static Object),
+    Object(&'static Object, Scan),
+    /// After it.
+    ObjectEnd(&'static Object),
 }
 
 /// How a value becomes JSON.
@@ -160,6 +177,14 @@ impl XmlParser {
             self.at = At::Key;
             return Ok(Step::On);
         }
+        if let Some(object) = &self.format.object
+            && self.n_arguments == 0
+            && let Some(which) = input.one_of(blanks, object.opens)?
+        {
+            input.skip(blanks + object.opens[which].len());
+            self.at = At::ObjectHead(object);
+            return Ok(Step::On);
+        }
         let ended = input.rest()[blanks..].is_empty();
         if ended && !input.has_ended() {
             return Err(Stop::Wait);
@@ -167,15 +192,80 @@ impl XmlParser {
         if ended && input.end() == Some(End::Cut) {
             return self.cut(input);
         }
-        // Whatever else follows: the call is over, its end may have been left out.
-        if let Some(which) = input.one_of(blanks, self.format.call_ends)? {
-            input.skip(blanks + self.format.call_ends[which].len());
+        let end = input.one_of(blanks, self.format.call_ends)?;
+        if end.is_none() && input.end() == Some(End::Cut) {
+            // A tag that was cut off.
+            return self.cut(input);
         }
+        // Whatever else follows: the call is over, its end may have been left out.
         out.arguments(if self.n_arguments == 0 { "{}" } else { "}" });
+        self.end_call(input, out, end.map(|which| blanks + self.format.call_ends[which].len()))
+    }
+
+    /// A call is complete, and its end, if there is one, has so many bytes.
+    fn end_call(
+        &mut self,
+        input: &mut Cursor,
+        out: &mut CallWriter<'_>,
+        end: Option<usize>,
+    ) -> Result<Step, Stop> {
+        input.skip(end.unwrap_or(0));
         out.end();
         self.n_calls += 1;
         self.at = At::Between;
         Ok(Step::On)
+    }
+
+    fn object_head(&mut self, input: &mut Cursor, object: &'static Object) -> Result<Step, Stop> {
+        self.at = At::ObjectHead(object);
+        match input.find(object.head_ends) {
+            Found::Tag { at, which } if at <= MAX_NAME => {
+                input.skip(at + object.head_ends[which].len());
+                self.at = At::Object(object, Scan::default());
+                Ok(Step::On)
+            }
+            Found::None { safe } if safe <= MAX_NAME && !input.has_ended() => Err(Stop::Wait),
+            _ => self.cut(input),
+        }
+    }
+
+    fn object(
+        &mut self,
+        input: &mut Cursor,
+        out: &mut CallWriter<'_>,
+        (object, mut scan): (&'static Object, Scan),
+    ) -> Result<Step, Stop> {
+        let mut text = String::new();
+        let progress = scan.read(input, &mut text);
+        out.arguments(&text);
+        match progress {
+            Progress::Whole => self.at = At::ObjectEnd(object),
+            Progress::Partial => {
+                self.at = At::Object(object, scan);
+                return Err(Stop::Wait);
+            }
+            Progress::Broken => return self.cut(input),
+        }
+        Ok(Step::On)
+    }
+
+    fn object_end(
+        &mut self,
+        input: &mut Cursor,
+        out: &mut CallWriter<'_>,
+        object: &'static Object,
+    ) -> Result<Step, Stop> {
+        self.at = At::ObjectEnd(object);
+        let blanks = input.blanks();
+        if let Some(which) = input.one_of(blanks, object.closes)? {
+            input.skip(blanks + object.closes[which].len());
+            return Ok(Step::On);
+        }
+        if input.rest()[blanks..].is_empty() && !input.has_ended() {
+            return Err(Stop::Wait);
+        }
+        let end = input.one_of(blanks, self.format.call_ends)?;
+        self.end_call(input, out, end.map(|which| blanks + self.format.call_ends[which].len()))
     }
 
     fn key(&mut self, input: &mut Cursor, out: &mut CallWriter<'_>) -> Result<Step, Stop> {
@@ -412,6 +502,9 @@ impl CallParser for XmlParser {
             At::Value(kind) => self.value(input, out, kind),
             At::Text(ends) => self.text(input, out, ends),
             At::Typed(kind, read) => self.typed(input, out, (kind, read)),
+            At::ObjectHead(object) => self.object_head(input, object),
+            At::Object(object, scan) => self.object(input, out, (object, scan)),
+            At::ObjectEnd(object) => self.object_end(input, out, object),
         }
     }
 }

@@ -312,7 +312,7 @@ fn minimax_m3_may_leave_out_ends() {
         format!("{head}{days}{N}<"),
         format!("{head}{days}{N}<city>Paris{N}</invoke>"),
         format!("{head}{N}<days>3{N}</invo"),
-        format!("{head}"),
+        head.clone(),
     ] {
         let whole = cut.any_cut(&text);
         assert!(whole.content.is_empty() && whole.calls.len() == 1, "{text} {whole:?}");

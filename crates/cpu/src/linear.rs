@@ -21,7 +21,7 @@ use weights::Matrix;
 use crate::pack::{CODE_COLS, CodePanel, Coding, FLOAT_COLS, FloatPanel, LANES, Piece, Source};
 use crate::pool::BlockMut;
 use crate::rounded::GROUP;
-use crate::simd::{self, CACHE_LINE};
+use crate::simd::{self, CACHE_LINE, FewRows};
 use crate::{Activations, Buf, Cpu, Vector, Weight};
 
 use input::Activated;
@@ -336,15 +336,22 @@ impl Work<'_> {
     ) {
         let (kernels, x) = (self.cpu.kernels, self.activations);
         let stride = x.cols / GROUP;
-        let few = kernels.few_rows.as_ref().filter(|few| sums.len() <= few.most);
         for piece in pieces(outputs, matrix.cols, CODE_COLS) {
             let source = Source { matrix, piece: &piece };
             let x = &x.rounded[row * stride + piece.cols.start / GROUP..];
-            if let Some(few) = few {
-                (few.multiply)(source, x, stride, panel, sums);
-            } else {
-                (kernels.unpack_codes)(source, panel);
-                (kernels.dot_codes)(panel, x, stride, sums);
+            match kernels.few_rows {
+                Some(few) if sums.len() <= few.most => {
+                    (few.multiply)(source, x, stride, panel, sums);
+                }
+                Some(FewRows { most, unpack: Some(unpack), .. }) => {
+                    let (first, rest) = sums.split_at_mut(most);
+                    unpack(source, x, stride, panel, first);
+                    (kernels.dot_codes)(panel, &x[most * stride..], stride, rest);
+                }
+                _ => {
+                    (kernels.unpack_codes)(source, panel);
+                    (kernels.dot_codes)(panel, x, stride, sums);
+                }
             }
         }
     }

@@ -74,12 +74,16 @@ pub enum Isa {
 }
 
 /// A way to multiply a few rows of activations with a piece of a weight while it is unpacked.
+#[derive(Clone, Copy)]
 pub(crate) struct FewRows {
     /// Rows it takes, at most.
     pub(crate) most: usize,
     /// What `unpack_codes` and then `dot_codes` do, without writing the codes down. Of the panel it
     /// uses the coding, the scales and the minimums.
     pub(crate) multiply: MultiplyRows,
+    /// The same for exactly `most` rows, and the panel is filled in the end as `unpack_codes` would: for
+    /// the first of many rows, where that hides the unpacking.
+    pub(crate) unpack: Option<MultiplyRows>,
 }
 
 /// See [`FewRows::multiply`]. Row `r` of the activations starts at group `r` times the number.

@@ -80,7 +80,7 @@ static I8MM: Kernels = Kernels {
 const fn one_row(
     multiply: fn(Source<'_>, &[Rounded], usize, &mut CodePanel, &mut [[f32; LANES]]),
 ) -> Option<FewRows> {
-    Some(FewRows { most: 1, multiply })
+    Some(FewRows { most: 1, multiply, unpack: None })
 }
 
 /// The tables of this machine, slowest first.

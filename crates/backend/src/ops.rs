@@ -56,6 +56,12 @@ pub trait Memory: Send + Sync + 'static {
     /// Takes over a weight whose rows are those of `parts`, one part after the other. Parts have the
     /// same `cols` but may differ in packing (q, k, v of one layer often do).
     fn weight(&self, parts: &[Matrix]) -> Self::Weight;
+    /// The same of a weight of which this device has some of the columns, and peers that it shares a
+    /// model with have the others: what rows are multiplied to is summed over all of them, in the order
+    /// of ranks. A device that shares nothing has all columns.
+    fn summed_weight(&self, parts: &[Matrix]) -> Self::Weight {
+        self.weight(parts)
+    }
     /// Takes over a vector.
     fn vector(&self, values: &[f32]) -> Self::Vector;
     /// Room for batches of up to `max_rows` rows.

@@ -142,7 +142,7 @@ impl TunedArgs {
     ) -> Option<String> {
         let is_chosen = load.threads.is_some() && load.pass_rows.is_some();
         // Ranks were told what to expect before; they are not what was measured either.
-        if self.no_tuned || is_chosen || load.ranks.is_some() {
+        if self.no_tuned || is_chosen || load.is_shared() {
             return None;
         }
         let best = Tuning::read(model, load, env)?.best;

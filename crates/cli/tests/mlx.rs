@@ -17,6 +17,15 @@ fn library() -> String {
     std::env::var(LIBRARY).expect("HEARTH_MLX names MLX's C library")
 }
 
+/// What a server says that its device holds, and whether `/v1/status` says so too.
+fn held(server: &Server) -> (Vec<f64>, bool) {
+    let metrics = rest(server.send("GET", "/metrics", ""));
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix("hearth_device_memory_bytes{"));
+    let numbers = lines.map(|line| line.split_once("} ").unwrap().1.parse().unwrap());
+    let status = rest(server.send("GET", "/v1/status", ""));
+    (numbers.collect(), status.contains("\"device\":{\"active_bytes\":"))
+}
+
 /// What a server with these flags says to a prompt, and how many tokens it had already.
 fn complete(home: &Home, device: &str) -> (Value, u64) {
     let library = library();
@@ -28,6 +37,12 @@ fn complete(home: &Home, device: &str) -> (Value, u64) {
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     let mut answer: Value =
         serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let (held, in_status) = held(&server);
+    match (device, &held[..]) {
+        ("mlx", [active, _, peak]) => assert!(in_status && *active > 0.0 && peak >= active),
+        // The processor keeps no books of its own.
+        _ => assert!(device == "cpu" && held.is_empty() && !in_status, "{device}: {held:?}"),
+    }
     let cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
     server.signal("TERM");
     let (status, log) = server.end();

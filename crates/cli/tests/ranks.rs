@@ -41,7 +41,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn start(home: &mut Home) -> Pair {
+    fn start(home: &mut Home, more: &[&str]) -> Pair {
         let (library, at) = (library(), addresses(3));
         let hosts = home.path().join("hosts.json");
         std::fs::write(&hosts, serde_json::json!([[at[0]], [at[1]]]).to_string()).unwrap();
@@ -49,7 +49,7 @@ impl Pair {
         if !model.exists() {
             common::write_model(&model);
         }
-        let flags = flags(&library, &["--ranks", &at[2]]);
+        let flags = flags(&library, &[&["--ranks", &at[2]][..], more].concat());
         let vars = |rank| [("MLX_RANK", rank), ("MLX_HOSTFILE", hosts.to_str().unwrap())];
         let args = [&["serve", model.to_str().unwrap()][..], &flags].concat();
         let mut second = home.command(&args, &vars("1"));
@@ -113,7 +113,7 @@ fn two_processes_say_what_one_says() {
         }
         let expected = alone_twice(&homes[0]);
         assert!(expected[0][2].1.as_u64() > Some(0), "{name}: a prefix is found again");
-        let Pair { first, mut second } = Pair::start(&mut homes[1]);
+        let Pair { first, mut second } = Pair::start(&mut homes[1], &[]);
         assert_eq!(answers(&first), expected[0], "{name}");
         end(first);
         let log = rest(second.0.stderr.take().unwrap());
@@ -126,10 +126,56 @@ fn two_processes_say_what_one_says() {
     }
 }
 
+/// Sums over columns are put together in another order, so bits differ; tokens do not.
+#[test]
+fn two_shares_of_every_layer_say_what_one_process_says() {
+    for name in ["gpt2", "qwen2", "phi3", "gemma3_text", "qwen2_moe"] {
+        let mut homes = [Home::new(), Home::new()];
+        for home in &homes {
+            write_model_of(models::tiny::config(name).unwrap(), &home.path().join("model"));
+        }
+        let expected = alone_twice(&homes[0]);
+        let Pair { first, mut second } = Pair::start(&mut homes[1], &["--split", "tensor"]);
+        assert_eq!(answers(&first), expected[0], "{name}");
+        end(first);
+        let log = rest(second.0.stderr.take().unwrap());
+        assert_eq!(second.0.wait().unwrap().code(), Some(0), "{name}: {log}");
+        assert!(log.contains("share 2 of 2"), "{name}: {log}");
+        // What shares have left on disk is of no use to one alone, and is not taken for its own.
+        assert_eq!(alone_twice(&homes[1])[0], expected[0], "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_shared_is_said_before_anything_is_loaded() {
+    let home = Home::new();
+    let mut config = models::tiny::config("llama").unwrap();
+    config["num_attention_heads"] = 3.into();
+    config["num_key_value_heads"] = 1.into();
+    write_model_of(config, &home.path().join("model"));
+    let (library, at) = (library(), addresses(3));
+    let hosts = home.path().join("hosts.json");
+    std::fs::write(&hosts, serde_json::json!([[at[0]], [at[1]]]).to_string()).unwrap();
+    let model = home.path().join("model");
+    let more = ["--ranks", &at[2], "--split", "tensor", "--port", "0"];
+    let args = [&["serve", model.to_str().unwrap()][..], &flags(&library, &more)].concat();
+    let mut start = |rank| {
+        let vars = [("MLX_RANK", rank), ("MLX_HOSTFILE", hosts.to_str().unwrap())];
+        let mut command = home.command(&args, &vars);
+        Served(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    };
+    let [mut second, mut first] = ["1", "0"].map(&mut start);
+    let said = rest(first.0.stderr.take().unwrap());
+    assert_eq!(first.0.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("its 3 heads cannot be split over them"), "{said}");
+    assert!(said.contains("--split pipeline") && !said.contains("loading"), "{said}");
+    assert!(second.0.wait().unwrap().code().is_some(), "by itself");
+}
+
 #[test]
 fn who_is_lost_is_an_error_and_nobody_hangs() {
     let mut home = Home::new();
-    let Pair { first, mut second } = Pair::start(&mut home);
+    let Pair { first, mut second } = Pair::start(&mut home, &[]);
     let mut stream = first.stream();
     second.0.kill().unwrap();
     let said = rest(&mut stream);
@@ -147,7 +193,7 @@ fn who_is_lost_is_an_error_and_nobody_hangs() {
 #[test]
 fn others_end_when_the_first_one_dies() {
     let mut home = Home::new();
-    let pair = Pair::start(&mut home);
+    let pair = Pair::start(&mut home, &[]);
     // In the middle of passes.
     let _stream = pair.first.stream();
     pair.first.signal("KILL");

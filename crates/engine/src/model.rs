@@ -4,7 +4,7 @@
 
 use backend::ops::PeerOps;
 use backend::{Backend, Batch, BlockId, DeviceError, KvGroup, SlotId};
-use models::{Decoder, ModelSpec, PartDecoder, Room, Scratch, Store};
+use models::{Decoder, ModelSpec, PartDecoder, Room, Scratch, ShareDecoder, Store};
 
 use crate::device::Device;
 use crate::{Executor, ExecutorShape};
@@ -66,6 +66,22 @@ impl<B: Backend + PeerOps> Passes<B> for PartDecoder<B> {
     }
 }
 
+impl<B: Backend> Passes<B> for ShareDecoder<B> {
+    fn spec(&self) -> &ModelSpec {
+        self.spec()
+    }
+
+    fn pass<'s>(
+        &self,
+        b: &B,
+        batch: (&Batch, &B::Staged),
+        store: &mut Store<B>,
+        s: &'s mut Scratch<B>,
+    ) -> (&'s B::Buf, usize) {
+        self.forward(b, batch, store, s)
+    }
+}
+
 impl<B: Backend> ModelExecutor<B> {
     /// Allocates the cache and the buffers of `shape` for `decoder`, which was loaded on `device`.
     pub fn new(
@@ -86,6 +102,15 @@ impl<B: Backend> ModelExecutor<B> {
     where
         B: PeerOps,
     {
+        ModelExecutor::of(device.into(), Box::new(decoder), shape)
+    }
+
+    /// The same of the share that one of several machines has of every matrix.
+    pub fn of_share(
+        device: impl Into<Device<B>>,
+        decoder: ShareDecoder<B>,
+        shape: ExecutorShape,
+    ) -> ModelExecutor<B> {
         ModelExecutor::of(device.into(), Box::new(decoder), shape)
     }
 

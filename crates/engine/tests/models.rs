@@ -217,6 +217,7 @@ fn mlx_says_the_same_tokens_whatever_is_around_a_request() {
             library: Some(library.into()),
             precision: mlx::Precision::F32,
             cache_bytes: Some(1 << 28),
+            ..Default::default()
         };
         mlx::Mlx::open(&options).expect("the library that HEARTH_MLX names")
     };

@@ -4,6 +4,7 @@ use backend::ops::{DenseOps, Input, Output, RowNorm};
 use backend::{Activation, NormCenter, NormGain};
 
 use crate::ffi::{Array, Dtype, Fault, concatenate};
+use crate::weight::Columns;
 use crate::{Buf, Mlx, Staged, Vector, Weight, indices};
 
 impl DenseOps for Mlx {
@@ -23,14 +24,14 @@ impl DenseOps for Mlx {
     fn linear(&self, x: Input<'_, Mlx>, w: &Weight, bias: Option<&Vector>, out: Output<'_, Mlx>) {
         let product = || {
             let y = match x {
-                Input::Rows(x) => w.multiply(x.get()?),
-                Input::Normed { x, norm } => w.multiply(&normed(x.get()?, norm)?),
+                Input::Rows(x) => self.product(x.get()?, w),
+                Input::Normed { x, norm } => self.product(&normed(x.get()?, norm)?, w),
             }?;
             bias.map_or_else(|| Ok(y.clone()), |bias| y.add(&bias.native))
         };
         match out {
             Output::Into(out) => self.fill(out, product),
-            Output::Onto(out) => self.update(out, |out| out.add(&product()?)),
+            Output::Onto(out) => self.sum(out, |out| out.add(&product()?)),
             Output::Activated(act, out) => self.fill(out, || activate(&product()?, act)),
             Output::Gated(act, out) => self.fill(out, || glu(&product()?, act)),
         }
@@ -41,7 +42,7 @@ impl DenseOps for Mlx {
     }
 
     fn add(&self, x: &mut Buf, y: &Buf, scale: f32) {
-        self.update(x, |x| match scale {
+        self.sum(x, |x| match scale {
             1.0 => x.add(y.get()?),
             scale => x.add(&y.get()?.times(scale)?),
         });
@@ -80,6 +81,17 @@ impl DenseOps for Mlx {
             let kept = activate(&off.subtract(&least)?, Activation::Relu)?.astype(self.dtype)?;
             concatenate(&[&kept, &x.slice(1, cols..x.dim(1))?], 1)
         });
+    }
+}
+
+impl Mlx {
+    /// `x . w^T`, summed over all peers if they have some of the columns.
+    fn product(&self, x: &Array, w: &Weight) -> Result<Array, Fault> {
+        let y = w.multiply(x)?;
+        match w.columns {
+            Columns::All => Ok(y),
+            Columns::Some => self.sum_of_all(&y),
+        }
     }
 }
 

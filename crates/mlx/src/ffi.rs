@@ -1,6 +1,6 @@
 //! The part of MLX's C API (mlx-c 0.7) that we use, behind safe types: the only room of this crate that
-//! says `unsafe`. Here are the symbols, how they are found, and handles; the operations are in
-//! `ffi/ops.rs`. Nothing here knows what a model is.
+//! says `unsafe`. Here is how the library is found, and handles; its functions are listed in
+//! `ffi/symbols.rs`, the operations are in `ffi/ops.rs`. Nothing here knows what a model is.
 //!
 //! MLX is one per process and is never unloaded: its streams and caches outlive every handle.
 //!
@@ -11,9 +11,12 @@
 
 #![allow(unsafe_code, reason = "the fence around a C library")]
 
+pub(crate) mod kernel;
+mod lent;
 pub(crate) mod memory;
 mod ops;
 mod ranks;
+mod symbols;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -23,8 +26,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::Library;
 
+pub(crate) use lent::lend;
 pub(crate) use ops::{Attended, Packed, Seen, concatenate};
 pub(crate) use ranks::Group;
+use symbols::Symbols;
 
 /// The MLX that mlx-c 0.7 goes with. Another one may take its arguments in other places.
 const MLX_SERIES: &str = "0.32.";
@@ -111,6 +116,7 @@ macro_rules! handles {
 }
 
 handles!(RawArray, RawVector, RawStream, RawDevice, RawString, RawGroup, RawInfo);
+handles!(RawStrings, RawKernel, RawConfig);
 
 /// `mlx_optional_int` and `mlx_optional_dtype`.
 #[derive(Clone, Copy)]
@@ -118,118 +124,6 @@ handles!(RawArray, RawVector, RawStream, RawDevice, RawString, RawGroup, RawInfo
 struct OptionalInt {
     value: c_int,
     has_value: bool,
-}
-
-type Handler = unsafe extern "C" fn(*const c_char, *mut c_void);
-type Unary = unsafe extern "C" fn(*mut RawArray, RawArray, RawStream) -> c_int;
-type Binary = unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawStream) -> c_int;
-type Reduce = unsafe extern "C" fn(*mut RawArray, RawArray, c_int, bool, RawStream) -> c_int;
-
-/// A table of functions, each found by its name.
-macro_rules! symbols {
-    ($($name:ident: $ty:ty;)*) => {
-        #[allow(non_snake_case, reason = "the names of the C library")]
-        struct Symbols { $($name: $ty,)* }
-
-        impl Symbols {
-            fn find(library: &Library) -> Result<Symbols, libloading::Error> {
-                Ok(Symbols {
-                    // SAFETY: the types are those of mlx-c 0.7's headers; `open` refuses other
-                    // versions before anything is called.
-                    $($name: *unsafe { library.get::<$ty>(stringify!($name))? },)*
-                })
-            }
-        }
-    };
-}
-
-symbols! {
-    mlx_set_error_handler: unsafe extern "C" fn(Handler, *mut c_void, Option<unsafe extern "C" fn(*mut c_void)>);
-    mlx_version: unsafe extern "C" fn(*mut RawString) -> c_int;
-    mlx_string_new: unsafe extern "C" fn() -> RawString;
-    mlx_string_data: unsafe extern "C" fn(RawString) -> *const c_char;
-    mlx_string_free: unsafe extern "C" fn(RawString) -> c_int;
-    mlx_device_new_type: unsafe extern "C" fn(c_int, c_int) -> RawDevice;
-    mlx_device_free: unsafe extern "C" fn(RawDevice) -> c_int;
-    mlx_device_is_available: unsafe extern "C" fn(*mut bool, RawDevice) -> c_int;
-    mlx_device_info_new: unsafe extern "C" fn() -> RawInfo;
-    mlx_device_info_get: unsafe extern "C" fn(*mut RawInfo, RawDevice) -> c_int;
-    mlx_device_info_free: unsafe extern "C" fn(RawInfo) -> c_int;
-    mlx_device_info_get_size: unsafe extern "C" fn(*mut usize, RawInfo, *const c_char) -> c_int;
-    mlx_set_wired_limit: unsafe extern "C" fn(*mut usize, usize) -> c_int;
-    mlx_set_default_device: unsafe extern "C" fn(RawDevice) -> c_int;
-    mlx_get_default_stream: unsafe extern "C" fn(*mut RawStream, RawDevice) -> c_int;
-    mlx_get_active_memory: unsafe extern "C" fn(*mut usize) -> c_int;
-    mlx_get_peak_memory: unsafe extern "C" fn(*mut usize) -> c_int;
-    mlx_get_cache_memory: unsafe extern "C" fn(*mut usize) -> c_int;
-    mlx_set_cache_limit: unsafe extern "C" fn(*mut usize, usize) -> c_int;
-    mlx_clear_cache: unsafe extern "C" fn() -> c_int;
-    mlx_array_new_float32: unsafe extern "C" fn(f32) -> RawArray;
-    mlx_array_new_data: unsafe extern "C" fn(*const c_void, *const c_int, c_int, c_int) -> RawArray;
-    mlx_array_set: unsafe extern "C" fn(*mut RawArray, RawArray) -> c_int;
-    mlx_array_free: unsafe extern "C" fn(RawArray) -> c_int;
-    mlx_array_ndim: unsafe extern "C" fn(RawArray) -> usize;
-    mlx_array_shape: unsafe extern "C" fn(RawArray) -> *const c_int;
-    mlx_array_size: unsafe extern "C" fn(RawArray) -> usize;
-    mlx_array_dtype: unsafe extern "C" fn(RawArray) -> c_int;
-    mlx_array_data_uint8: unsafe extern "C" fn(RawArray) -> *const u8;
-    mlx_vector_array_new: unsafe extern "C" fn() -> RawVector;
-    mlx_vector_array_append_value: unsafe extern "C" fn(RawVector, RawArray) -> c_int;
-    mlx_vector_array_free: unsafe extern "C" fn(RawVector) -> c_int;
-    mlx_eval: unsafe extern "C" fn(RawVector) -> c_int;
-    mlx_async_eval: unsafe extern "C" fn(RawVector) -> c_int;
-    mlx_distributed_init: unsafe extern "C" fn(*mut RawGroup, bool, *const c_char) -> c_int;
-    mlx_distributed_group_free: unsafe extern "C" fn(RawGroup) -> c_int;
-    mlx_distributed_group_rank: unsafe extern "C" fn(RawGroup) -> c_int;
-    mlx_distributed_group_size: unsafe extern "C" fn(RawGroup) -> c_int;
-    mlx_distributed_send: unsafe extern "C" fn(*mut RawArray, RawArray, c_int, RawGroup, RawStream) -> c_int;
-    mlx_distributed_recv: unsafe extern "C" fn(*mut RawArray, *const c_int, usize, c_int, c_int, RawGroup, RawStream) -> c_int;
-    mlx_abs: Unary;
-    mlx_negative: Unary;
-    mlx_exp: Unary;
-    mlx_erf: Unary;
-    mlx_tanh: Unary;
-    mlx_sigmoid: Unary;
-    mlx_sqrt: Unary;
-    mlx_rsqrt: Unary;
-    mlx_square: Unary;
-    mlx_add: Binary;
-    mlx_subtract: Binary;
-    mlx_multiply: Binary;
-    mlx_divide: Binary;
-    mlx_maximum: Binary;
-    mlx_minimum: Binary;
-    mlx_logaddexp: Binary;
-    mlx_less: Binary;
-    mlx_right_shift: Binary;
-    mlx_matmul: Binary;
-    mlx_sum_axis: Reduce;
-    mlx_max_axis: Reduce;
-    mlx_softmax_axis: Reduce;
-    mlx_round: unsafe extern "C" fn(*mut RawArray, RawArray, c_int, RawStream) -> c_int;
-    mlx_where: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawArray, RawStream) -> c_int;
-    mlx_astype: unsafe extern "C" fn(*mut RawArray, RawArray, c_int, RawStream) -> c_int;
-    mlx_view: unsafe extern "C" fn(*mut RawArray, RawArray, c_int, RawStream) -> c_int;
-    mlx_contiguous: unsafe extern "C" fn(*mut RawArray, RawArray, bool, RawStream) -> c_int;
-    mlx_reshape: unsafe extern "C" fn(*mut RawArray, RawArray, *const c_int, usize, RawStream) -> c_int;
-    mlx_broadcast_to: unsafe extern "C" fn(*mut RawArray, RawArray, *const c_int, usize, RawStream) -> c_int;
-    mlx_transpose_axes: unsafe extern "C" fn(*mut RawArray, RawArray, *const c_int, usize, RawStream) -> c_int;
-    mlx_zeros: unsafe extern "C" fn(*mut RawArray, *const c_int, usize, c_int, RawStream) -> c_int;
-    mlx_slice: unsafe extern "C" fn(*mut RawArray, RawArray, *const c_int, usize, *const c_int, usize, *const c_int, usize, RawStream) -> c_int;
-    mlx_slice_update: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, *const c_int, usize, *const c_int, usize, *const c_int, usize, RawStream) -> c_int;
-    mlx_concatenate_axis: unsafe extern "C" fn(*mut RawArray, RawVector, c_int, RawStream) -> c_int;
-    mlx_take_axis: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, c_int, RawStream) -> c_int;
-    mlx_take_along_axis: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, c_int, RawStream) -> c_int;
-    mlx_put_along_axis: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawArray, c_int, RawStream) -> c_int;
-    mlx_scatter_single: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawArray, c_int, RawStream) -> c_int;
-    mlx_argsort_axis: unsafe extern "C" fn(*mut RawArray, RawArray, c_int, RawStream) -> c_int;
-    mlx_gather_mm: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawArray, RawArray, bool, RawStream) -> c_int;
-    mlx_dequantize: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawArray, OptionalInt, OptionalInt, *const c_char, RawArray, OptionalInt, RawStream) -> c_int;
-    mlx_quantized_matmul: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawArray, RawArray, bool, OptionalInt, OptionalInt, *const c_char, RawStream) -> c_int;
-    mlx_gather_qmm: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawArray, RawArray, RawArray, RawArray, bool, OptionalInt, OptionalInt, *const c_char, bool, RawStream) -> c_int;
-    mlx_fast_rms_norm: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, f32, RawStream) -> c_int;
-    mlx_fast_layer_norm: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawArray, f32, RawStream) -> c_int;
-    mlx_fast_scaled_dot_product_attention: unsafe extern "C" fn(*mut RawArray, RawArray, RawArray, RawArray, f32, *const c_char, RawArray, RawArray, bool, RawStream) -> c_int;
 }
 
 /// Which of MLX's devices computes.
@@ -557,11 +451,15 @@ impl Array {
         self.shape()[axis]
     }
 
-    /// Computes it, and makes it readable for everybody.
+    /// Computes it, and makes it readable for everybody, row major.
     pub(crate) fn constant(self) -> Result<Constant, Fault> {
-        let array = self.contiguous()?;
-        compute(&[&array])?;
-        Ok(Constant(array))
+        self.contiguous()?.row_major()
+    }
+
+    /// [`Array::constant`] of what is row major already: memory that is lent stays where it is.
+    pub(crate) fn row_major(self) -> Result<Constant, Fault> {
+        compute(&[&self])?;
+        Ok(Constant(self))
     }
 
     /// Computes it, and copies its bytes, row major, into what `out` returns for their number.

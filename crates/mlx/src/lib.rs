@@ -1,6 +1,7 @@
 //! The GPU device of a Mac: MLX, through its C API, found when the program runs.
 //!
-//! An op of [`backend::ops`] adds to a plan; MLX computes when a result is read or the next pass begins.
+//! An op of [`backend::ops`] adds to a plan; MLX begins with it a few times on the way (`ahead.rs`), and
+//! who reads a result waits for it.
 //! Activations, keys and values are MLX arrays whose shapes MLX knows; a [`Buf`] holds one. A fault
 //! (of shapes, of memory, of the GPU) is kept, and comes out of the next read.
 //!
@@ -9,6 +10,7 @@
 //!
 //! **Invariant:** `unsafe` in `ffi.rs` and `ffi/` alone; no knowledge of any model family.
 
+mod ahead;
 mod attention;
 mod dense;
 mod ffi;
@@ -21,6 +23,7 @@ mod recurrent;
 mod repack;
 mod rhythm;
 mod staged;
+mod steps;
 mod streams;
 mod weight;
 
@@ -31,6 +34,8 @@ use backend::Batch;
 use backend::ops::{DeviceError, Memory};
 use weights::Matrix;
 
+use ahead::Ahead;
+pub use ahead::Begin;
 use ffi::{Array, Constant, Dtype, Group, memory};
 pub use ffi::{Fault, Missing, Unit};
 pub use pages::Pages;
@@ -38,6 +43,8 @@ pub use peers::Rank;
 pub use recurrent::States;
 use rhythm::Rhythm;
 pub use staged::Staged;
+pub use steps::StepsBy;
+use weight::Columns;
 pub use weight::Weight;
 
 /// What activations are computed in. Sums inside MLX's kernels are f32 in any case.
@@ -65,6 +72,8 @@ pub struct Options {
     /// Most bytes that MLX keeps for arrays to come; if nobody says, a part of what a GPU is to use at
     /// most. What it would keep by itself is nearly all of the memory.
     pub cache_bytes: Option<usize>,
+    /// When what is planned is begun.
+    pub begin: Begin,
 }
 
 /// The device.
@@ -79,6 +88,10 @@ pub struct Mlx {
     group: Option<Group>,
     /// When what MLX keeps is given back.
     rhythm: Mutex<Rhythm>,
+    /// When it begins with what is planned.
+    ahead: Mutex<Ahead>,
+    /// What takes states through rows.
+    kernel: steps::Proven,
 }
 
 /// Activations.
@@ -124,6 +137,8 @@ impl Mlx {
             left: Mutex::default(),
             group: None,
             rhythm: Mutex::default(),
+            ahead: Mutex::new(Ahead::new(options.begin)),
+            kernel: steps::Proven::new(),
         };
         let recommended = memory::recommended(device.unit());
         if let Some(bytes) = recommended {
@@ -211,6 +226,19 @@ impl Mlx {
         self.fill(x, || changed);
     }
 
+    /// Adds to `x` as [`Mlx::update`] does, and has what is planned so far begun if it is time.
+    fn sum(&self, x: &mut Buf, change: impl FnOnce(&Array) -> Result<Array, Fault>) {
+        self.update(x, change);
+        let is_due = self.ahead().begins_after_sum();
+        if let (true, Some(sum)) = (is_due, &x.array) {
+            self.kept(ffi::begin(&[sum]));
+        }
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes what later passes read, so that it is computed even if nobody asks for this one's
     /// result: plans that only grow would hold all memory at last.
     fn leave(&self, array: &Array) {
@@ -256,7 +284,11 @@ impl Memory for Mlx {
     }
 
     fn weight(&self, parts: &[Matrix]) -> Weight {
-        self.take_over(parts)
+        self.take_over(parts, Columns::All)
+    }
+
+    fn summed_weight(&self, parts: &[Matrix]) -> Weight {
+        self.take_over(parts, Columns::Some)
     }
 
     fn vector(&self, values: &[f32]) -> Vector {
@@ -274,6 +306,7 @@ impl Memory for Mlx {
 
     fn stage(&self, batch: &Batch, staged: &mut Staged) {
         self.settle();
+        self.ahead().restart();
         let has_prompts = batch.spans.iter().any(|span| span.rows.len() > 1);
         if self.rhythm.lock().unwrap_or_else(PoisonError::into_inner).clears_before(has_prompts) {
             self.clear_cache();

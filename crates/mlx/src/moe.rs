@@ -5,6 +5,7 @@ use backend::{Divisor, ExpertForm, Experts, GateUpRows, Glu, GroupMerit, Groups,
 
 use crate::dense::{activate, halves};
 use crate::ffi::{Array, Dtype, Fault};
+use crate::weight::Columns;
 use crate::{Buf, Mlx, Vector};
 
 impl MoeOps for Mlx {
@@ -42,7 +43,11 @@ impl MoeOps for Mlx {
             let said = biased(down.stack(n, self.dtype)?.gather(&inner, &which)?, down_bias)?;
             let said = said.reshape(&[rows, spec.top_k, cols])?;
             let weight = weight.astype(self.dtype)?.reshape(&[rows, spec.top_k, 1])?;
-            said.multiply(&weight)?.sum(1)?.reshape(&[rows, cols])
+            let said = said.multiply(&weight)?.sum(1)?.reshape(&[rows, cols])?;
+            match down.columns {
+                Columns::All => Ok(said),
+                Columns::Some => self.sum_of_all(&said),
+            }
         });
     }
 

@@ -1,8 +1,8 @@
-//! One of several machines: rows to a neighbour and from one.
+//! One of several machines: rows to a neighbour and from one, and sums over all.
 
 use backend::ops::PeerOps;
 
-use crate::ffi::{Array, Fault, Group, begin};
+use crate::ffi::{Array, Dtype, Fault, Group, begin};
 use crate::{Buf, Mlx};
 
 /// Which one of how many.
@@ -29,6 +29,23 @@ impl Mlx {
 
     fn group(&self) -> Result<&Group, Fault> {
         self.group.as_ref().ok_or_else(|| Fault("this process is in no group".to_owned()))
+    }
+
+    /// What all ranks have here in the same place, added up in f32 and in the order of ranks: everywhere
+    /// the same bits, also where ways between machines would add up piece by piece in another order. For
+    /// more than two ranks that is more than has to be sent.
+    pub(crate) fn sum_of_all(&self, x: &Array) -> Result<Array, Fault> {
+        let (group, rows) = (self.group()?, x.dim(0));
+        if rows == 0 {
+            return Ok(x.clone());
+        }
+        let all = group.gather(x)?;
+        let of = |rank: usize| all.slice(0, rank * rows..(rank + 1) * rows)?.astype(Dtype::F32);
+        let mut sum = of(0)?;
+        for rank in 1..group.size() {
+            sum = sum.add(&of(rank)?)?;
+        }
+        sum.astype(x.dtype())
     }
 }
 

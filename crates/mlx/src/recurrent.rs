@@ -1,7 +1,4 @@
-//! Layers with a state: the same step for every row, as a plan that grows row by row.
-//!
-//! Right on every unit, and slow for long prompts: a kernel of our own for the steps is to come, for
-//! which this is then the definition.
+//! Layers with a state: what is around their steps, which are in `steps/`.
 
 use std::ops::Range;
 
@@ -14,11 +11,9 @@ use backend::{
 };
 
 use crate::dense::{activate, softplus};
-use crate::ffi::{Array, Dtype, Fault, begin, concatenate};
+use crate::ffi::{Array, Dtype, Fault, concatenate};
+use crate::steps::{Rows, Stepped, Steps};
 use crate::{Buf, Mlx, Staged, Vector, indices};
-
-/// Rows after which a state is computed, so that no plan grows without end.
-const ROWS_PER_PLAN: usize = 64;
 
 /// States of one layer, `[slots, numbers]` of f32: the rows that the convolution looks back at, then
 /// the matrices.
@@ -35,8 +30,10 @@ struct Walk {
     taps: usize,
     /// Matrices before the first row, in one row.
     matrices: Array,
-    /// After which rows a state is kept, and the matrices there.
-    kept: Vec<(usize, Array)>,
+    /// After which rows a state is kept.
+    stops: Vec<usize>,
+    /// The matrices there, in one row each, where there are any.
+    kept: Vec<Array>,
 }
 
 impl States {
@@ -58,11 +55,14 @@ impl States {
             None => Array::zeros(&[1, len], Dtype::F32)?,
         };
         let cols = fresh.dim(1);
+        let mut stops: Vec<usize> = span.states_out.iter().map(|(after, _)| *after).collect();
+        stops.dedup();
         let window = state.slice(1, 0..self.window)?.reshape(&[self.window / cols, cols])?;
         Ok(Walk {
             extended: concatenate(&[&window, fresh], 0)?,
             taps: self.window / cols + 1,
             matrices: state.slice(1, self.window..len)?,
+            stops,
             kept: Vec::new(),
         })
     }
@@ -72,8 +72,9 @@ impl States {
         for (after, slot) in &span.states_out {
             let rows = after + 1..after + walk.taps;
             let window = walk.extended.slice(0, rows)?.reshape(&[1, self.window])?;
-            let matrices = walk.kept.iter().find(|(row, _)| row == after).map(|(_, m)| m);
-            let state = concatenate(&[&window, matrices.unwrap_or(&walk.matrices)], 1)?;
+            let stop = walk.stops.iter().position(|stop| stop == after);
+            let matrices = stop.and_then(|stop| walk.kept.get(stop)).unwrap_or(&walk.matrices);
+            let state = concatenate(&[&window, matrices], 1)?;
             self.array = self.array.with_rows(*slot as usize, &state)?;
         }
         Ok(())
@@ -95,30 +96,6 @@ impl Walk {
         }
         Ok(sum)
     }
-
-    /// Takes matrices of this shape through all rows. `step` gives them after a row, and what the
-    /// layer reads of them.
-    fn steps(
-        &mut self,
-        span: &Span,
-        shape: &[usize],
-        step: impl Fn(usize, &Array) -> Result<(Array, Array), Fault>,
-    ) -> Result<Array, Fault> {
-        let mut state = self.matrices.reshape(shape)?;
-        let mut read = Vec::with_capacity(span.rows.len());
-        for row in 0..span.rows.len() {
-            let (next, y) = step(row, &state)?;
-            state = next;
-            read.push(y);
-            if span.states_out.iter().any(|(after, _)| *after == row) {
-                self.kept.push((row, state.reshape(&[1, self.matrices.dim(1)])?));
-            }
-            if row % ROWS_PER_PLAN == ROWS_PER_PLAN - 1 {
-                begin(&[&state])?;
-            }
-        }
-        concatenate(&read.iter().collect::<Vec<_>>(), 0)
-    }
 }
 
 /// Rows whose value heads lie by key head, with these in turn.
@@ -133,6 +110,10 @@ impl RecurrentOps for Mlx {
 
     fn states(&self, spec: &Recurrence, n_slots: usize) -> States {
         let bytes = n_slots.saturating_mul(4 * spec.state_len());
+        if !matches!(spec, Recurrence::ShortConv(_)) {
+            // The kernel is tried now rather than in the middle of the first answer.
+            self.steps_by();
+        }
         self.roomy(States::new(spec, n_slots), ("states", bytes))
             .unwrap_or_else(|| States::new(spec, 0).expect("no states take no memory"))
     }
@@ -151,7 +132,7 @@ impl RecurrentOps for Mlx {
             self.each_span(batch, states, spec.v_cols(), |span, states| {
                 let parts = parts.rows(span.rows.clone())?;
                 let mut walk = states.walk(span, &parts.qkv)?;
-                let y = delta_rows(&mut walk, span, &parts, weights, spec)?;
+                let y = self.delta_rows(&mut walk, &parts, weights, spec)?;
                 states.keep(span, &walk)?;
                 match spec.read_order {
                     ReadOrder::ByKeyHead => Ok(y),
@@ -176,7 +157,7 @@ impl RecurrentOps for Mlx {
             self.each_span(batch, states, inner, |span, states| {
                 let x = x.slice(0, span.rows.clone())?;
                 let mut walk = states.walk(span, &x.slice(1, inner..inner + conv)?)?;
-                let y = mamba_rows(&mut walk, span, &x, weights, spec)?;
+                let y = self.mamba_rows(&mut walk, &x, weights, spec)?;
                 states.keep(span, &walk)?;
                 Ok(y)
             })
@@ -279,95 +260,99 @@ impl DeltaParts {
     }
 }
 
-fn delta_rows(
-    walk: &mut Walk,
-    span: &Span,
-    parts: &DeltaParts,
-    weights: DeltaWeights<'_, Vector>,
-    spec: &GatedDelta,
-) -> Result<Array, Fault> {
-    let n = span.rows.len();
-    let (heads, k_dim, v_dim, k_cols) = (spec.v_heads, spec.k_dim, spec.v_dim, spec.k_cols());
-    let qkv = silu(&walk.convolved(weights.conv)?)?;
-    // A query or key for each value head: `[rows, heads, k_dim, 1]`.
-    let normed = |first: usize, scale: f32| {
-        let x = qkv.slice(1, first..first + k_cols)?.reshape(&[n, spec.k_heads, 1, k_dim])?;
-        let length = x.square()?.sum(3)?.plus(1e-6)?.rsqrt()?;
-        let x = x.multiply(&length)?.times(scale)?;
-        x.broadcast(&[n, spec.k_heads, spec.group(), k_dim])?.reshape(&[n, heads, k_dim, 1])
-    };
-    let (q, k) = (normed(0, (k_dim as f32).sqrt().recip())?, normed(k_cols, 1.0)?);
-    let v = qkv.slice(1, 2 * k_cols..2 * k_cols + spec.v_cols())?.reshape(&[n, heads, 1, v_dim])?;
-    let beta = parts.b.sigmoid()?.reshape(&[n, heads, 1, 1])?;
-    let rate = weights.a_log.exact.exp()?.reshape(&[1, heads, 1, 1])?;
-    let step = softplus(&parts.a.add(&weights.dt_bias.exact)?)?;
-    let decays = match spec.rule {
-        DeltaRule::PerHead => step.reshape(&[n, heads, 1, 1])?,
-        DeltaRule::PerChannel => step.reshape(&[n, heads, k_dim, 1])?,
-    };
-    let decays = decays.multiply(&rate)?.negative()?.exp()?;
-    let y = walk.steps(span, &[heads, k_dim, v_dim], |row, state| {
-        let at = |x: &Array| row_of(x, row);
-        let (q, k) = (at(&q)?, at(&k)?);
-        let state = state.multiply(&at(&decays)?)?;
-        let known = state.multiply(&k)?.sum(1)?;
-        let news = at(&v)?.subtract(&known)?.multiply(&at(&beta)?)?;
-        let state = state.add(&k.multiply(&news)?)?;
-        let y = state.multiply(&q)?.sum(1)?;
-        Ok((state, y.reshape(&[1, heads, v_dim])?))
-    })?;
-    let normed = y.rms_norm(Some(&weights.gain.exact), spec.eps)?;
-    let z = parts.z.reshape(&[n, heads, v_dim])?;
-    let gate = match spec.rule {
-        DeltaRule::PerHead => silu(&z)?,
-        DeltaRule::PerChannel => z.sigmoid()?,
-    };
-    normed.multiply(&gate)?.reshape(&[n, spec.v_cols()])
-}
+impl Mlx {
+    fn delta_rows(
+        &self,
+        walk: &mut Walk,
+        parts: &DeltaParts,
+        weights: DeltaWeights<'_, Vector>,
+        spec: &GatedDelta,
+    ) -> Result<Array, Fault> {
+        let n = parts.qkv.dim(0);
+        let (heads, k_dim, v_dim, k_cols) = (spec.v_heads, spec.k_dim, spec.v_dim, spec.k_cols());
+        let qkv = silu(&walk.convolved(weights.conv)?)?;
+        // A query or key for each value head: `[rows, heads, k_dim]`.
+        let normed = |first: usize, scale: f32| {
+            let x = qkv.slice(1, first..first + k_cols)?.reshape(&[n, spec.k_heads, 1, k_dim])?;
+            let length = x.square()?.sum(3)?.plus(1e-6)?.rsqrt()?;
+            let x = x.multiply(&length)?.times(scale)?;
+            x.broadcast(&[n, spec.k_heads, spec.group(), k_dim])?.reshape(&[n, heads, k_dim])
+        };
+        let (q, k) = (normed(0, (k_dim as f32).sqrt().recip())?, normed(k_cols, 1.0)?);
+        let v = qkv.slice(1, 2 * k_cols..2 * k_cols + spec.v_cols())?;
+        let beta = parts.b.sigmoid()?.reshape(&[n, heads, 1])?;
+        let rate = weights.a_log.exact.exp()?.reshape(&[1, heads, 1])?;
+        let step = softplus(&parts.a.add(&weights.dt_bias.exact)?)?;
+        let decays = match spec.rule {
+            DeltaRule::PerHead => step.reshape(&[n, heads, 1])?,
+            DeltaRule::PerChannel => step.reshape(&[n, heads, k_dim])?,
+        };
+        let y = self.through(
+            walk,
+            Rows {
+                keys: &k,
+                queries: &q,
+                values: &v.reshape(&[n, heads, v_dim])?,
+                decays: &decays.multiply(&rate)?.negative()?.exp()?,
+                strengths: Some(&beta),
+            },
+        )?;
+        let normed = y.rms_norm(Some(&weights.gain.exact), spec.eps)?;
+        let z = parts.z.reshape(&[n, heads, v_dim])?;
+        let gate = match spec.rule {
+            DeltaRule::PerHead => silu(&z)?,
+            DeltaRule::PerChannel => z.sigmoid()?,
+        };
+        normed.multiply(&gate)?.reshape(&[n, spec.v_cols()])
+    }
 
-/// One row of `[rows, heads, ..., ...]`.
-fn row_of(x: &Array, row: usize) -> Result<Array, Fault> {
-    let [_, heads, rows, cols] = x.shape()[..] else { unreachable!("four axes") };
-    x.slice(0, row..row + 1)?.reshape(&[heads, rows, cols])
-}
+    fn mamba_rows(
+        &self,
+        walk: &mut Walk,
+        x: &Array,
+        weights: Mamba2Weights<'_, Vector>,
+        spec: &Mamba2,
+    ) -> Result<Array, Fault> {
+        let n = x.dim(0);
+        let (heads, dim, groups, size) = (spec.heads, spec.head_dim, spec.groups, spec.state);
+        let (inner, conv) = (spec.inner(), spec.conv_cols());
+        let z = x.slice(1, 0..inner)?.times(spec.scales.z)?;
+        let dt = x.slice(1, inner + conv..inner + conv + heads)?.times(spec.scales.dt)?;
+        let number = |x| Array::number(x, Dtype::F32);
+        let [least, most] = spec.dt_limit;
+        let dt = softplus(&dt.add(&weights.dt_bias.exact)?)?;
+        let dt = dt.maximum(&number(least)?)?.minimum(&number(most)?)?.reshape(&[n, heads, 1])?;
+        let rate = weights.a_log.exact.exp()?.reshape(&[1, heads, 1])?;
+        let xbc = silu(&walk.convolved(weights.conv)?)?;
+        let values = xbc.slice(1, 0..inner)?.reshape(&[n, heads, dim])?;
+        // `B` and `C` of each head: `[rows, heads, size]`.
+        let shared = |i: usize| {
+            let first = inner + i * groups * size;
+            let x = xbc.slice(1, first..first + groups * size)?.reshape(&[n, groups, 1, size])?;
+            x.broadcast(&[n, groups, spec.group(), size])?.reshape(&[n, heads, size])
+        };
+        let y = self.through(
+            walk,
+            Rows {
+                keys: &shared(0)?,
+                queries: &shared(1)?,
+                values: &values.multiply(&dt)?,
+                decays: &dt.multiply(&rate)?.negative()?.exp()?,
+                strengths: None,
+            },
+        )?;
+        let skip = weights.skip.exact.reshape(&[1, heads, 1])?;
+        let y = y.add(&values.multiply(&skip)?)?;
+        gated(&y.reshape(&[n, inner])?, &z, weights.gain, spec)
+    }
 
-fn mamba_rows(
-    walk: &mut Walk,
-    span: &Span,
-    x: &Array,
-    weights: Mamba2Weights<'_, Vector>,
-    spec: &Mamba2,
-) -> Result<Array, Fault> {
-    let n = span.rows.len();
-    let (heads, dim, groups, size) = (spec.heads, spec.head_dim, spec.groups, spec.state);
-    let (inner, conv) = (spec.inner(), spec.conv_cols());
-    let z = x.slice(1, 0..inner)?.times(spec.scales.z)?;
-    let dt = x.slice(1, inner + conv..inner + conv + heads)?.times(spec.scales.dt)?;
-    let number = |x| Array::number(x, Dtype::F32);
-    let [least, most] = spec.dt_limit;
-    let dt = softplus(&dt.add(&weights.dt_bias.exact)?)?;
-    let dt = dt.maximum(&number(least)?)?.minimum(&number(most)?)?.reshape(&[n, heads, 1, 1])?;
-    let rate = weights.a_log.exact.exp()?.reshape(&[1, heads, 1, 1])?;
-    let decay = dt.multiply(&rate)?.negative()?.exp()?;
-    let xbc = silu(&walk.convolved(weights.conv)?)?;
-    let values = xbc.slice(1, 0..inner)?.reshape(&[n, heads, 1, dim])?;
-    // `B` and `C` of each head: `[rows, heads, size, 1]`.
-    let shared = |i: usize| {
-        let first = inner + i * groups * size;
-        let x = xbc.slice(1, first..first + groups * size)?.reshape(&[n, groups, 1, size])?;
-        x.broadcast(&[n, groups, spec.group(), size])?.reshape(&[n, heads, size, 1])
-    };
-    let (b, c) = (shared(0)?, shared(1)?);
-    let stepped = values.multiply(&dt)?;
-    let y = walk.steps(span, &[heads, size, dim], |row, state| {
-        let at = |x: &Array| row_of(x, row);
-        let state = state.multiply(&at(&decay)?)?.add(&at(&b)?.multiply(&at(&stepped)?)?)?;
-        let y = state.multiply(&at(&c)?)?.sum(1)?;
-        Ok((state, y.reshape(&[1, heads, dim])?))
-    })?;
-    let skip = weights.skip.exact.reshape(&[1, heads, 1])?;
-    let y = y.add(&values.reshape(&[n, heads, dim])?.multiply(&skip)?)?;
-    gated(&y.reshape(&[n, inner])?, &z, weights.gain, spec)
+    /// Takes the matrices of a sequence through its rows: what is read of them.
+    fn through(&self, walk: &mut Walk, rows: Rows<'_>) -> Result<Array, Fault> {
+        let (before, stops) = (&walk.matrices, &walk.stops[..]);
+        let Stepped { said, kept } = self.take(&Steps { rows, before, stops })?;
+        walk.kept = kept;
+        Ok(said)
+    }
 }
 
 /// What a Mamba-2 layer has read, gated and normed.

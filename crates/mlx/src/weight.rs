@@ -1,5 +1,8 @@
 //! Weights as MLX likes them: packed in groups where MLX has the packing, plain numbers where not.
 //!
+//! Elements that MLX reads as a file has them stay in the file's mapped memory where a GPU can read it
+//! there (`ffi/lent.rs`), unless neighbours become one matrix.
+//!
 //! What a file's packing becomes is decided here; how the bits of GGUF blocks get in order is in
 //! `repack.rs`.
 
@@ -7,7 +10,7 @@ use std::ffi::CStr;
 
 use weights::{Float, Matrix, Packing};
 
-use crate::ffi::{Array, Constant, Dtype, Fault, Packed, concatenate};
+use crate::ffi::{Array, Constant, Dtype, Fault, Packed, concatenate, lend};
 use crate::repack::{Groups, groups_of};
 use crate::{Mlx, bytes_of};
 
@@ -16,6 +19,15 @@ use crate::{Mlx, bytes_of};
 pub struct Weight {
     /// Neighbours differ in their packing.
     parts: Vec<Part>,
+    pub(crate) columns: Columns,
+}
+
+/// Which columns of a matrix are here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Columns {
+    All,
+    /// Peers have the others.
+    Some,
 }
 
 #[derive(Debug)]
@@ -59,7 +71,7 @@ pub(crate) enum Stack {
 
 impl Mlx {
     /// A weight. It has no rows where MLX has no memory for it.
-    pub(crate) fn take_over(&self, parts: &[Matrix]) -> Weight {
+    pub(crate) fn take_over(&self, parts: &[Matrix], columns: Columns) -> Weight {
         let make = || -> Result<Weight, Fault> {
             let mut merged: Vec<Part> = Vec::new();
             let planned = parts.iter().map(|matrix| planned(matrix, self.dtype));
@@ -67,10 +79,10 @@ impl Mlx {
             for run in planned.chunk_by(Planned::is_like) {
                 merged.push(Part::of(run)?);
             }
-            Ok(Weight { parts: merged })
+            Ok(Weight { parts: merged, columns })
         };
         let bytes = parts.iter().map(Matrix::n_bytes).sum();
-        self.roomy(make(), ("a weight", bytes)).unwrap_or(Weight { parts: Vec::new() })
+        self.roomy(make(), ("a weight", bytes)).unwrap_or(Weight { parts: Vec::new(), columns })
     }
 }
 
@@ -82,7 +94,7 @@ fn planned(matrix: &Matrix, dtype: Dtype) -> Result<Planned, Fault> {
         Float::Bf16 => Dtype::Bf16,
     };
     let packed = |group: usize, bits: usize, mode, scales: Dtype| -> Result<Planned, Fault> {
-        let data = Array::new(&matrix.data, &[rows, cols * bits / 32], Dtype::U32)?;
+        let data = lend(matrix.data.clone(), &[rows, cols * bits / 32], Dtype::U32)?;
         let shape = [rows, cols / group];
         let numbers = |bytes: &[u8]| Array::new(bytes, &shape, scales);
         let biases = if matrix.biases.is_empty() { None } else { Some(numbers(&matrix.biases)?) };
@@ -91,7 +103,7 @@ fn planned(matrix: &Matrix, dtype: Dtype) -> Result<Planned, Fault> {
     };
     match matrix.packing {
         Packing::Plain(of) => {
-            let plain = Array::new(&matrix.data, &[rows, cols], float(of))?;
+            let plain = lend(matrix.data.clone(), &[rows, cols], float(of))?;
             Ok(Planned::Plain(plain.astype(dtype)?))
         }
         Packing::Affine { bits, group, scale } => {
@@ -168,10 +180,12 @@ impl Part {
     fn of(run: &[Planned]) -> Result<Part, Fault> {
         let joined = |which: usize| -> Result<Option<Constant>, Fault> {
             let arrays: Vec<&Array> = run.iter().filter_map(|plan| plan.arrays()[which]).collect();
-            if arrays.is_empty() {
-                return Ok(None);
+            match arrays[..] {
+                [] => Ok(None),
+                // As it came, or as it was made.
+                [array] => Ok(Some(array.clone().row_major()?)),
+                _ => Ok(Some(concatenate(&arrays, 0)?.constant()?)),
             }
-            Ok(Some(concatenate(&arrays, 0)?.constant()?))
         };
         let nothing = || Fault("a weight without numbers".to_owned());
         let data = joined(0)?.ok_or_else(nothing)?;

@@ -7,7 +7,12 @@ use hearth_mlx::{Mlx, Options, Precision};
 
 fn mlx(precision: Precision) -> Mlx {
     let library = std::env::var_os("HEARTH_MLX").expect("HEARTH_MLX names MLX's C library");
-    let options = Options { library: Some(library.into()), precision, cache_bytes: Some(1 << 28) };
+    let options = Options {
+        library: Some(library.into()),
+        precision,
+        cache_bytes: Some(1 << 28),
+        ..Options::default()
+    };
     Mlx::open(&options).expect("the library that HEARTH_MLX names")
 }
 

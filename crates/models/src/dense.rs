@@ -18,9 +18,14 @@ pub(crate) struct LinearWeights<B: Backend> {
 impl<B: Backend> LinearWeights<B> {
     /// One layer out of `parts`, whose outputs follow one another.
     pub(crate) fn load(loader: &Loader, b: &B, parts: &[Linear]) -> Result<Self, Error> {
-        let matrices =
-            parts.iter().map(|part| loader.matrix(part)).collect::<Result<Vec<_>, _>>()?;
-        Ok(LinearWeights::of(b, &matrices, loader.biases(parts)?))
+        let matrices = parts.iter().map(|part| loader.matrices(part));
+        let matrices = matrices.collect::<Result<Vec<_>, _>>()?.concat();
+        let bias = loader.biases(parts)?;
+        if parts.iter().any(|part| loader.is_summed(part)) {
+            let bias = bias.map(|values| b.vector(&values));
+            return Ok(LinearWeights { weight: b.summed_weight(&matrices), bias });
+        }
+        Ok(LinearWeights::of(b, &matrices, bias))
     }
 
     /// One layer whose rows are those of `parts`, with as many biases or none.

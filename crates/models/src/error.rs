@@ -49,6 +49,18 @@ pub enum Error {
         /// Those that it can be split over.
         most: usize,
     },
+    /// A model whose matrices cannot be split over so many machines.
+    #[error(
+        "{ranks} machines cannot share the matrices of this {family} model: {what} cannot be split over them; give each machine whole layers instead (--split pipeline), or use another number of machines"
+    )]
+    NotShared {
+        /// The family of the recipe.
+        family: &'static str,
+        /// Machines that there are.
+        ranks: usize,
+        /// What cannot be split.
+        what: String,
+    },
     /// A tensor is missing, of the wrong shape, or unreadable.
     #[error(transparent)]
     Weights(#[from] weights::Error),

@@ -19,6 +19,7 @@ use crate::modules::{Linear, Module};
 use crate::recipe::{
     Bias, Branch, Correction, Ffn, Head, Layer, Mixer, ModelSpec, Norm, Orientation,
 };
+use crate::share::{Cut, Cuts, Share};
 
 /// Everything that may belong to a module of a checkpoint.
 const SUFFIXES: &[&str] = &[
@@ -56,12 +57,14 @@ pub(crate) struct Loader<'a> {
     spec: ModelSpec,
     checkpoint: &'a Checkpoint,
     notes: Vec<String>,
+    /// What is taken of tensors of which this machine has a share only.
+    cuts: Option<Cuts>,
 }
 
 impl<'a> Loader<'a> {
     /// Settles the head and checks that nothing the model needs is there without being asked for.
     pub(crate) fn new(spec: &ModelSpec, checkpoint: &'a Checkpoint) -> Result<Loader<'a>, Error> {
-        let mut loader = Loader { spec: spec.clone(), checkpoint, notes: Vec::new() };
+        let mut loader = Loader { spec: spec.clone(), checkpoint, notes: Vec::new(), cuts: None };
         loader.settle_names();
         loader.settle_head()?;
         loader.settle_orientation();
@@ -71,6 +74,25 @@ impl<'a> Loader<'a> {
         loader.refuse_unused_terms()?;
         loader.note_ignored_tensors();
         Ok(loader)
+    }
+
+    /// The same for what one of several machines has of every matrix. The spec is
+    /// [`ModelSpec::shared`] then.
+    pub(crate) fn of_share(
+        spec: &ModelSpec,
+        checkpoint: &'a Checkpoint,
+        share: Share,
+    ) -> Result<Loader<'a>, Error> {
+        let mut loader = Loader::new(spec, checkpoint)?;
+        let shared = loader.spec.shared(share.ranks)?;
+        loader.cuts = Some(loader.spec.cuts(share));
+        loader.spec = shared;
+        Ok(loader)
+    }
+
+    /// What is taken of the tensor or module called `name`, if not all.
+    pub(crate) fn cut(&self, name: &str) -> Option<&Cut> {
+        self.cuts.as_ref()?.of(name)
     }
 
     /// The spec with a head that is either tied or separate.
@@ -247,13 +269,43 @@ impl<'a> Loader<'a> {
         self.spec.orientation == Orientation::ByInput && self.spec.is_in_layer(&linear.name)
     }
 
-    /// The matrix of a linear layer.
+    /// The matrix of a linear layer that no machine shares with others.
     pub(crate) fn matrix(&self, linear: &Linear) -> Result<Matrix, Error> {
         if self.is_turned(linear) {
             let stored = self.checkpoint.matrix(&linear.name, linear.cols, linear.rows)?;
             return Ok(stored.transposed()?);
         }
         Ok(self.checkpoint.matrix(&linear.name, linear.rows, linear.cols)?)
+    }
+
+    /// The matrices whose rows, one after the other, are those of a linear layer.
+    pub(crate) fn matrices(&self, linear: &Linear) -> Result<Vec<Matrix>, Error> {
+        Ok(match self.cut(&linear.name) {
+            None => vec![self.matrix(linear)?],
+            Some(Cut::Rows { whole, ranges }) => {
+                let matrix = self.matrix(&Linear { rows: *whole, ..linear.clone() })?;
+                ranges.iter().map(|range| matrix.rows_range(range.clone())).collect()
+            }
+            Some(Cut::Columns { whole, range }) => {
+                let matrix = self.matrix(&Linear { cols: *whole, ..linear.clone() })?;
+                vec![matrix.cols_range(range.clone())?]
+            }
+        })
+    }
+
+    /// Bytes of what [`Loader::matrices`] gives. Copies nothing.
+    fn matrix_bytes(&self, linear: &Linear) -> Result<u64, Error> {
+        if let Some(Cut::Columns { whole, range }) = self.cut(&linear.name) {
+            let matrix = self.matrix(&Linear { cols: *whole, ..linear.clone() })?;
+            matrix.check_cols(range)?;
+            return Ok((matrix.n_bytes() / whole * range.len()) as u64);
+        }
+        Ok(self.matrices(linear)?.iter().map(Matrix::n_bytes).sum::<usize>() as u64)
+    }
+
+    /// Whether what a layer multiplies to is a part of a sum.
+    pub(crate) fn is_summed(&self, linear: &Linear) -> bool {
+        matches!(self.cut(&linear.name), Some(Cut::Columns { .. }))
     }
 
     /// The biases of `linears` one after the other; `None` if none of them has one.
@@ -269,7 +321,16 @@ impl<'a> Loader<'a> {
     }
 
     fn bias(&self, linear: &Linear) -> Result<Vec<f32>, Error> {
-        Ok(self.checkpoint.vector(&format!("{}.bias", linear.name), linear.rows)?)
+        self.vector(&linear.name, &format!("{}.bias", linear.name), linear.rows)
+    }
+
+    /// `len` numbers of a tensor, of which a machine may have a share under the name `module`.
+    fn vector(&self, module: &str, tensor: &str, len: usize) -> Result<Vec<f32>, Error> {
+        let Some(Cut::Rows { whole, ranges }) = self.cut(module) else {
+            return Ok(self.checkpoint.vector(tensor, len)?);
+        };
+        let all = self.checkpoint.vector(tensor, *whole)?;
+        Ok(ranges.iter().flat_map(|range| &all[range.clone()]).copied().collect())
     }
 
     /// A norm's bias, if it has one.
@@ -287,18 +348,20 @@ impl<'a> Loader<'a> {
 
     /// A norm's gain.
     pub(crate) fn gain(&self, name: &str, len: usize) -> Result<Vec<f32>, Error> {
-        Ok(self.checkpoint.vector(&format!("{name}.weight"), len)?)
+        self.vector(name, &format!("{name}.weight"), len)
     }
 
     /// The `len` numbers of a tensor, in the order they are stored.
     pub(crate) fn numbers(&self, name: &str, len: usize) -> Result<Vec<f32>, Error> {
-        Ok(self.checkpoint.vector(&self.spelled(name), len)?)
+        self.vector(name, &self.spelled(name), len)
     }
 
     /// Bytes of one module that do not stay where the checkpoint has them.
     pub(crate) fn n_copied_bytes(&self, module: &Module) -> Result<u64, Error> {
         Ok(match module {
-            Module::Linear(linear) if self.is_turned(linear) => self.n_bytes(module)?,
+            Module::Linear(linear) if self.is_turned(linear) || self.is_summed(linear) => {
+                self.n_bytes(module)?
+            }
             Module::Linear(linear) | Module::Embedding(linear) => {
                 let biases = self.biases(std::slice::from_ref(linear))?;
                 biases.map_or(0, |biases| 4 * biases.len() as u64)
@@ -314,7 +377,7 @@ impl<'a> Loader<'a> {
         Ok(match module {
             Module::Linear(linear) | Module::Embedding(linear) => {
                 let bias = self.biases(std::slice::from_ref(linear))?.map_or(0, |b| 4 * b.len());
-                (self.matrix(linear)?.n_bytes() + bias) as u64
+                self.matrix_bytes(linear)? + bias as u64
             }
             Module::Experts(experts) => self.expert_bytes(experts)?[0],
             Module::LatentUp(up) => self.latent_up(up)?.n_bytes(),

@@ -135,6 +135,11 @@ impl ExpertLinear {
         [self.projection, short].map(|name| format!("{}.experts.{expert}.{name}", self.parent))
     }
 
+    /// Whether it is the projection back.
+    pub(crate) fn is_down(&self) -> bool {
+        self.projection == "down_proj"
+    }
+
     /// Numbers of `n` experts.
     fn n_params(&self, n: usize) -> u64 {
         product(&[n, self.rows, self.cols]).saturating_add(product(&[n, self.bias.len(self.rows)]))

@@ -10,7 +10,7 @@ use crate::decoder::ScratchSizes;
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::{AttentionMixer, Head, KeysValues, Mixer, ModelSpec};
-use crate::{Error, Part};
+use crate::{Error, Part, Share};
 
 impl ModelSpec {
     /// Numbers in the model. A tied head counts once.
@@ -179,6 +179,19 @@ impl Footprint {
     ) -> Result<Footprint, Error> {
         let loader = Loader::new(spec, checkpoint)?;
         Footprint::sum(&loader, loader.spec().modules_of(part))
+    }
+
+    /// What one of several machines has, where they share every matrix.
+    ///
+    /// # Errors
+    /// As [`Footprint::of`] and [`ModelSpec::shared`].
+    pub fn of_share(
+        spec: &ModelSpec,
+        share: Share,
+        checkpoint: &Checkpoint,
+    ) -> Result<Footprint, Error> {
+        let loader = Loader::of_share(spec, checkpoint, share)?;
+        Footprint::sum(&loader, loader.spec().modules())
     }
 
     fn sum(loader: &Loader<'_>, modules: Vec<Module>) -> Result<Footprint, Error> {

@@ -50,8 +50,8 @@ pub use live::Live;
 pub use metrics::Metrics;
 pub use model::{ContextLimit, Defaults, Model};
 pub use pool::{
-    Access, Lease, Leaving, Listing, LoadError, Loader, ModelPool, Name, PoolClock, PoolMemory,
-    Rules, Status, Stay, Survey, Waiting, human_bytes,
+    Access, DeviceMemory, Lease, Leaving, Listing, LoadError, Loader, ModelPool, Name, PoolClock,
+    PoolMemory, Rules, Status, Stay, Survey, Waiting, human_bytes,
 };
 pub use request::{
     Calls, ChatRequest, Conversation, Echo, EndOfText, Format, Input, Overrides, Prompt,

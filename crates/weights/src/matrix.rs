@@ -64,6 +64,70 @@ impl Matrix {
         }
     }
 
+    /// Columns that are packed together, from the first on.
+    fn together(&self) -> usize {
+        match self.packing {
+            Packing::Fp8Blocks { cols, .. } => cols as usize,
+            packing => packing.granule(),
+        }
+    }
+
+    /// Whether [`Matrix::cols_range`] can take these columns.
+    ///
+    /// # Errors
+    /// The range cuts through columns that are packed together.
+    pub fn check_cols(&self, range: &Range<usize>) -> Result<(), Error> {
+        let Range { start, end } = *range;
+        assert!(start <= end && end <= self.cols, "columns {start}..{end} of {}", self.cols);
+        let together = self.together();
+        let is_between = |col: usize| col.is_multiple_of(together) || col == self.cols;
+        if is_between(start) && is_between(end) {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            file: self.name.clone().into(),
+            what: format!(
+                "a cut at columns {start} and {end} through groups of {together} columns"
+            ),
+            advice: "split the model by layers, or over another number of machines".into(),
+        })
+    }
+
+    /// The matrix of these columns alone, in memory of its own.
+    ///
+    /// # Errors
+    /// As [`Matrix::check_cols`].
+    pub fn cols_range(&self, range: Range<usize>) -> Result<Matrix, Error> {
+        self.check_cols(&range)?;
+        let (Range { start, end }, together) = (range, self.together());
+        // Some bytes of every line.
+        let cut = |bytes: &Bytes, line: usize, part: Range<usize>| -> Bytes {
+            if line == 0 {
+                return Bytes::new();
+            }
+            bytes.chunks_exact(line).flat_map(|line| &line[part.clone()]).copied().collect()
+        };
+        let part = |bytes: fn(Packing, usize) -> usize| {
+            bytes(self.packing, start)..bytes(self.packing, end)
+        };
+        let (data_line, scale_line) =
+            (self.packing.row_bytes(self.cols), self.packing.row_scale_bytes(self.cols));
+        let of_scales = |bytes: &Bytes| cut(bytes, scale_line, part(Packing::row_scale_bytes));
+        let scales = match self.packing {
+            Packing::Fp8Blocks { .. } => {
+                let bytes = |col: usize| col.div_ceil(together) * Float::F32.n_bytes();
+                cut(&self.scales, bytes(self.cols), bytes(start)..bytes(end))
+            }
+            _ => of_scales(&self.scales),
+        };
+        let biases = match self.packing {
+            Packing::Affine { .. } => of_scales(&self.biases),
+            _ => Bytes::new(),
+        };
+        let data = cut(&self.data, data_line, part(Packing::row_bytes));
+        Ok(Matrix { cols: end - start, data, scales, biases, ..self.clone() })
+    }
+
     /// Packing and scales of some rows in blocks of `rows x cols`. A range that starts inside a
     /// block gets blocks of one row.
     fn fp8_rows(&self, range: Range<usize>, rows: u32, cols: u32) -> (Packing, Bytes) {

@@ -2,6 +2,7 @@
 //! MLX makes. The expected values come from tools/goldens/{mlx_packings,torch_floats,
 //! compressed_weights}.py.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use half::{bf16, f16};
@@ -188,6 +189,15 @@ fn fp8_weights_with_scales_of_any_shape_are_those_of_torch() {
             let part = dequantize(&matrix.rows_range(range.clone()));
             assert_eq!(part, expected[range.start * cols..range.end * cols], "{kind} {range:?}");
         }
+        let Packing::Fp8Blocks { cols: together, .. } = matrix.packing else {
+            panic!("{kind} is in blocks");
+        };
+        let together = (together as usize).min(cols);
+        let last = (cols - 1) / together * together;
+        for range in [0..together, 0..cols, last..cols] {
+            let part = dequantize(&matrix.cols_range(range.clone()).unwrap());
+            assert_eq!(part, columns(&expected, cols, range.clone()), "{kind} {range:?}");
+        }
     }
 }
 
@@ -258,6 +268,31 @@ fn a_range_of_rows_is_a_matrix_of_those_rows() {
             let part = matrix.rows_range(2..4);
             assert_eq!(dequantize(&part), dequantize(&matrix)[2 * COLS..4 * COLS], "{name}");
             assert_eq!(part.n_bytes() * ROWS, matrix.n_bytes() * 2, "{name}");
+        });
+    }
+}
+
+/// Some columns of every row of `expected`.
+fn columns(expected: &[f32], cols: usize, range: Range<usize>) -> Vec<f32> {
+    expected.chunks_exact(cols).flat_map(|row| &row[range.clone()]).copied().collect()
+}
+
+#[test]
+fn a_range_of_columns_is_a_matrix_of_those_columns() {
+    for (file, schemes) in [("affine.safetensors", affine()), ("fp.safetensors", small_floats())] {
+        let tensors = fixture(file);
+        each(schemes, |name, scheme, (_, float)| {
+            let packing = scheme.packing(float);
+            let matrix = matrix(&tensors, name, packing);
+            let group = packing.granule();
+            for range in [0..group, COLS - group..COLS, 0..COLS] {
+                let part = matrix.cols_range(range.clone()).unwrap();
+                let expected = columns(&dequantize(&matrix), COLS, range.clone());
+                assert_eq!(dequantize(&part), expected, "{name} {range:?}");
+                assert_eq!(part.n_bytes() * COLS, matrix.n_bytes() * range.len(), "{name}");
+            }
+            let error = matrix.cols_range(1..COLS).unwrap_err().to_string();
+            assert!(error.contains("a cut at columns 1 and"), "{error}");
         });
     }
 }

@@ -64,11 +64,15 @@ pub(crate) struct Args {
     /// cut to that; 0 does not cut them
     #[arg(long, default_value_t = 200, value_name = "MS")]
     decode_stall_target_ms: u32,
-    /// Share one model's layers with other machines: each runs this very command under MLX's launcher,
+    /// Share one model with other machines: each runs this very command under MLX's launcher,
     /// which numbers them, and the first one serves. It tells the others at this address what to do
     #[cfg(with_mlx)]
     #[arg(long, value_name = "IP:PORT")]
     ranks: Option<SocketAddr>,
+    /// How machines share it
+    #[cfg(with_mlx)]
+    #[arg(long, value_enum, default_value_t, requires = "ranks")]
+    split: ranks::Split,
     #[command(flatten)]
     service: ServiceArgs,
     #[command(flatten)]
@@ -118,14 +122,14 @@ fn on_ranks(
     let [model] = &found.paths.into_values().collect::<Vec<_>>()[..] else {
         bail!("--ranks: one model is served by all, and several are named");
     };
-    match ranks::join(address, &args.load)? {
+    match ranks::join(address, args.split, &args.load)? {
         Role::Follow(follower) => {
             writeln!(out, "rank {} follows rank 0", follower.rank())?;
             out.flush()?;
             follower.follow(model)
         }
         Role::Lead(lead) => {
-            args.load.ranks = Some(lead.ranks());
+            args.load.shared = Some(lead.shared());
             let device = Device::of_ranks(lead, &args.load);
             serve(Ready::on(device, args, env)?, out)
         }

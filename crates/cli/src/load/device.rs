@@ -11,7 +11,7 @@ use super::{LoadArgs, Opened};
 use crate::machine::human_bytes;
 use crate::progress::Meter;
 #[cfg(with_mlx)]
-use crate::ranks::Lead;
+use crate::ranks::{Lead, Shared, Split};
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -74,9 +74,30 @@ impl Device {
             Device::Cpu(_, activations) => format!("{activations:?}\0cpu"),
             #[cfg(with_mlx)]
             Device::Mlx(device, precision) => arithmetic_of_mlx(device.backend(), *precision),
-            // Layers compute what they compute on one machine.
             #[cfg(with_mlx)]
-            Device::Ranks(lead, precision) => arithmetic_of_mlx(lead.mlx(), *precision),
+            Device::Ranks(lead, precision) => {
+                let alone = arithmetic_of_mlx(lead.mlx(), *precision);
+                match lead.shared() {
+                    // Layers compute what they compute on one machine.
+                    Shared { split: Split::Pipeline, .. } => alone,
+                    // Sums are put together in other places, and keys lie rank by rank.
+                    Shared { split: Split::Tensor, ranks } => format!("{alone}\0{ranks} shares"),
+                }
+            }
+        }
+    }
+
+    /// How far logarithms of probabilities of the same request may be apart; `None` says that bits are
+    /// the same.
+    pub(crate) fn nearness(&self) -> Option<f32> {
+        match self {
+            Device::Cpu(..) => None,
+            #[cfg(with_mlx)]
+            Device::Mlx(_, precision) | Device::Ranks(_, precision) => Some(match precision {
+                mlx::Precision::F32 => 1e-3,
+                mlx::Precision::F16 => 0.05,
+                mlx::Precision::Bf16 => 0.3,
+            }),
         }
     }
 
@@ -88,8 +109,19 @@ impl Device {
             Device::Mlx(device, _) => describe_mlx(device.backend()),
             #[cfg(with_mlx)]
             Device::Ranks(lead, _) => {
-                format!("{}, {} times", describe_mlx(lead.mlx()), lead.ranks())
+                format!("{}, {} times", describe_mlx(lead.mlx()), lead.shared().ranks)
             }
+        }
+    }
+
+    /// What it holds, where it keeps books of its own.
+    pub(crate) fn memory(&self) -> Option<server::DeviceMemory> {
+        match self {
+            Device::Cpu(..) => None,
+            #[cfg(with_mlx)]
+            Device::Mlx(device, _) => Some(memory_of_mlx(device.backend())),
+            #[cfg(with_mlx)]
+            Device::Ranks(lead, _) => Some(memory_of_mlx(lead.mlx())),
         }
     }
 
@@ -145,6 +177,12 @@ fn load_on<B: Backend>(
 }
 
 #[cfg(with_mlx)]
+fn memory_of_mlx(mlx: &mlx::Mlx) -> server::DeviceMemory {
+    let mlx::MemoryUse { active, peak, cached } = mlx.memory();
+    server::DeviceMemory { active: active as u64, cached: cached as u64, peak: peak as u64 }
+}
+
+#[cfg(with_mlx)]
 fn arithmetic_of_mlx(mlx: &mlx::Mlx, precision: mlx::Precision) -> String {
     format!("{precision:?}\0mlx {} {:?}", mlx.version(), mlx.unit())
 }
@@ -162,7 +200,7 @@ fn mlx_options(args: &LoadArgs) -> mlx::Options {
         Precision::F16 => mlx::Precision::F16,
         Precision::Bf16 => mlx::Precision::Bf16,
     };
-    mlx::Options { library: args.mlx_library.clone(), precision, cache_bytes: None }
+    mlx::Options { library: args.mlx_library.clone(), precision, ..mlx::Options::default() }
 }
 
 /// MLX, if it is to be used: where it was asked for, or where it has a GPU and nothing was asked for.
@@ -186,7 +224,13 @@ fn describe_mlx(mlx: &mlx::Mlx) -> String {
     };
     let most = mlx.recommended_memory().map(|bytes| human_bytes(bytes as u64));
     let most = most.map(|most| format!(", {most} of memory at most")).unwrap_or_default();
-    format!("MLX {} on {unit}{most} ({})", mlx.version(), mlx.library().display())
+    let steps = match (mlx.unit(), mlx.steps_by()) {
+        (mlx::Unit::Gpu, mlx::StepsBy::Plan(why)) => {
+            format!(", layers with a state slower than they could be: {why}")
+        }
+        _ => String::new(),
+    };
+    format!("MLX {} on {unit}{most}{steps} ({})", mlx.version(), mlx.library().display())
 }
 
 /// What is to be known of MLX on this machine: what it is, or why there is none. Nothing where the

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use server::{LoadError, Loader, Model, Name, Survey};
+use server::{DeviceMemory, LoadError, Loader, Model, Name, Survey};
 
 use super::plan::DoesNotFit;
 use super::{Budget, Crowd, Device, LoadArgs, Opened};
@@ -82,6 +82,10 @@ impl Loader for FileLoader {
 
     fn anonymous_bytes(&self) -> u64 {
         machine::anonymous_bytes()
+    }
+
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        self.device.memory()
     }
 }
 

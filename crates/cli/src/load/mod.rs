@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use backend::KvFormat;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::Limits;
-use models::{Footprint, ModelSpec, Part};
+use models::{Footprint, ModelSpec};
 use weights::{Checkpoint, TokenizerFile, gguf};
 
 use crate::disk_cache::{DiskCache, Identity};
@@ -67,8 +67,9 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     pub(crate) exact_activations: bool,
     /// Machines that share every model, where there are several.
+    #[cfg(with_mlx)]
     #[arg(skip)]
-    pub(crate) ranks: Option<usize>,
+    pub(crate) shared: Option<crate::ranks::Shared>,
 }
 
 /// More threads than this only stand in each other's way, unless the machine has more processors.
@@ -118,6 +119,25 @@ impl LoadArgs {
     /// How keys and values are kept.
     pub(crate) fn kv_format(&self) -> KvFormat {
         self.kv_format.unwrap_or_else(|| device::default_kv_format(self))
+    }
+
+    /// Whether several machines share every model.
+    pub(crate) fn is_shared(&self) -> bool {
+        #[cfg(with_mlx)]
+        return self.shared.is_some();
+        #[cfg(not(with_mlx))]
+        false
+    }
+
+    /// What this machine has of a model, and what that takes. Of several machines it is the first, and
+    /// others have as much room.
+    fn own(&self, model: &ModelSpec, checkpoint: &Checkpoint) -> Result<(ModelSpec, Footprint)> {
+        #[cfg(with_mlx)]
+        if let Some(shared) = self.shared {
+            let piece = shared.piece(model, 0)?;
+            return Ok((piece.spec(model)?, piece.footprint(model, checkpoint)?));
+        }
+        Ok((model.clone(), Footprint::of(model, checkpoint)?))
     }
 
     /// How the processor works.
@@ -206,12 +226,7 @@ impl Opened {
         if let Some(asked) = args.context.filter(|asked| !(1..=most).contains(asked)) {
             bail!("--context {asked} is out of range: this model was made for 1 to {most} tokens");
         }
-        // Of several machines this is the first, and others have as much room.
-        let part = args.ranks.map(|ranks| Part::of(&made_for, 0, ranks)).transpose()?;
-        let (own, footprint) = match &part {
-            None => (made_for.clone(), Footprint::of(&made_for, &checkpoint)?),
-            Some(part) => (made_for.part(part), Footprint::of_part(&made_for, part, &checkpoint)?),
-        };
+        let (own, footprint) = args.own(&made_for, &checkpoint)?;
         let text_files = checkpoint.text.tokenizer.as_ref().map_or(0, |t| t.n_bytes() as u64);
         let text_bytes = text_files * TEXT_BYTES_PER_FILE_BYTE;
         let wanted = Wanted { spec: &own, footprint, text_bytes, crowd };

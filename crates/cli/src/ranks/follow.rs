@@ -12,11 +12,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use backend::KvGroup;
 use engine::Executor;
-use models::Part;
 use weights::Checkpoint;
 
 use super::wire::{Answer, Frame, Order};
-use super::{Settings, fingerprint, format_named, load_part, obey, watched};
+use super::{Settings, Shared, fingerprint, format_named, load_piece, obey, watched};
 
 /// How often it is tried to reach the first rank, which may not be ready yet.
 const ATTEMPTS: usize = 100;
@@ -158,7 +157,8 @@ impl Own<'_> {
         }
         let spec = models::recipe_for_context(&checkpoint.config, settings.context)?
             .with_kv_format(format_named(&settings.kv_format)?);
-        let part = Part::of(&spec, self.rank, self.ranks)?;
-        load_part(&self.device, (&spec, part), &checkpoint, settings.shape())
+        let shared = Shared { ranks: self.ranks, split: settings.split };
+        let piece = shared.piece(&spec, self.rank)?;
+        load_piece(&self.device, (&spec, piece), &checkpoint, settings.shape())
     }
 }

@@ -11,16 +11,15 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use backend::{Batch, BlockId, DeviceError, KvGroup, SlotId};
 use engine::{Executor, ExecutorShape};
-use models::Part;
 
 use super::wire::{Answer, Frame, Order, Pass};
-use super::{Settings, fingerprint, load_part, obey, watched};
+use super::{Settings, Shared, fingerprint, load_piece, obey, watched};
 use crate::load::Opened;
 
 /// The group, as its first rank has it.
 pub(crate) struct Lead {
     device: engine::Device<mlx::Mlx>,
-    ranks: usize,
+    shared: Shared,
     others: Arc<Mutex<Others>>,
 }
 
@@ -50,11 +49,12 @@ impl Lead {
     /// Waits at `address` for all other ranks, which are to run the same `program`.
     pub(super) fn gather(
         address: SocketAddr,
-        (device, ranks): (mlx::Mlx, usize),
+        (device, shared): (mlx::Mlx, Shared),
         program: &str,
     ) -> Result<Lead> {
         let listener = TcpListener::bind(address)
             .with_context(|| format!("--ranks: cannot wait for others at {address}"))?;
+        let ranks = shared.ranks;
         let mut streams: Vec<Option<TcpStream>> = (1..ranks).map(|_| None).collect();
         while streams.iter().any(Option::is_none) {
             let (mut stream, from) = listener.accept()?;
@@ -84,11 +84,11 @@ impl Lead {
             thread::spawn(move || listen(rank, stream, &say));
         }
         let others = Others { streams, said, say, ended: None };
-        Ok(Lead { device: device.into(), ranks, others: Arc::new(Mutex::new(others)) })
+        Ok(Lead { device: device.into(), shared, others: Arc::new(Mutex::new(others)) })
     }
 
-    pub(crate) fn ranks(&self) -> usize {
-        self.ranks
+    pub(crate) fn shared(&self) -> Shared {
+        self.shared
     }
 
     pub(crate) fn mlx(&self) -> &mlx::Mlx {
@@ -103,6 +103,7 @@ impl Lead {
     ) -> Result<Box<dyn Executor>> {
         let spec = &opened.spec;
         let settings = Settings {
+            split: self.shared.split,
             context: opened.plan.context,
             kv_format: spec.kv_format.name().to_owned(),
             config: fingerprint(&opened.checkpoint),
@@ -115,8 +116,8 @@ impl Lead {
         let order = Order::Load(serde_json::to_vec(&settings)?);
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         others.tell(|_| order.clone())?;
-        let part = Part::of(spec, 0, self.ranks)?;
-        let own = load_part(&self.device, (spec, part), &opened.checkpoint, shape)?;
+        let piece = self.shared.piece(spec, 0)?;
+        let own = load_piece(&self.device, (spec, piece), &opened.checkpoint, shape)?;
         let mut bytes = vec![[
             own.block_bytes(KvGroup::Full),
             own.block_bytes(KvGroup::Windowed),
@@ -241,18 +242,18 @@ struct Ranked {
 
 /// What is copied of a model's memory.
 #[derive(Clone, Copy)]
-enum Piece {
+enum Kept {
     Block(KvGroup, BlockId),
     State(SlotId),
 }
 
-impl Piece {
+impl Kept {
     /// Where its size is in [`Ranked::bytes`].
     fn column(self) -> usize {
         match self {
-            Piece::Block(KvGroup::Full, _) => 0,
-            Piece::Block(KvGroup::Windowed, _) => 1,
-            Piece::State(_) => 2,
+            Kept::Block(KvGroup::Full, _) => 0,
+            Kept::Block(KvGroup::Windowed, _) => 1,
+            Kept::State(_) => 2,
         }
     }
 }
@@ -283,10 +284,10 @@ impl Ranked {
         self.bytes.iter().map(|bytes| bytes[column]).sum()
     }
 
-    fn read(&mut self, piece: Piece, out: &mut [u8]) -> Result<(), DeviceError> {
-        let (pieces, _) = self.order(|_| match piece {
-            Piece::Block(group, block) => Order::ReadBlock(group, block),
-            Piece::State(slot) => Order::ReadState(slot),
+    fn read(&mut self, kept: Kept, out: &mut [u8]) -> Result<(), DeviceError> {
+        let (pieces, _) = self.order(|_| match kept {
+            Kept::Block(group, block) => Order::ReadBlock(group, block),
+            Kept::State(slot) => Order::ReadState(slot),
         })?;
         let whole = pieces.concat();
         if whole.len() != out.len() {
@@ -298,17 +299,17 @@ impl Ranked {
         Ok(())
     }
 
-    fn write(&mut self, piece: Piece, bytes: &[u8]) -> Result<(), DeviceError> {
-        let column = piece.column();
+    fn write(&mut self, kept: Kept, bytes: &[u8]) -> Result<(), DeviceError> {
+        let column = kept.column();
         let (mut rest, mut pieces) = (bytes, Vec::new());
         for sizes in &self.bytes {
             let (own, others) = rest.split_at(sizes[column]);
             pieces.push(own.to_vec());
             rest = others;
         }
-        self.order(|rank| match piece {
-            Piece::Block(group, block) => Order::WriteBlock(group, block, pieces[rank].clone()),
-            Piece::State(slot) => Order::WriteState(slot, pieces[rank].clone()),
+        self.order(|rank| match kept {
+            Kept::Block(group, block) => Order::WriteBlock(group, block, pieces[rank].clone()),
+            Kept::State(slot) => Order::WriteState(slot, pieces[rank].clone()),
         })?;
         Ok(())
     }
@@ -356,15 +357,15 @@ impl Executor for Ranked {
     }
 
     fn read_state(&mut self, slot: SlotId, out: &mut [u8]) -> Result<(), DeviceError> {
-        self.read(Piece::State(slot), out)
+        self.read(Kept::State(slot), out)
     }
 
     fn write_state(&mut self, slot: SlotId, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.write(Piece::State(slot), bytes)
+        self.write(Kept::State(slot), bytes)
     }
 
     fn block_bytes(&self, group: KvGroup) -> usize {
-        self.size(Piece::Block(group, 0).column())
+        self.size(Kept::Block(group, 0).column())
     }
 
     fn read_block(
@@ -372,7 +373,7 @@ impl Executor for Ranked {
         (group, block): (KvGroup, BlockId),
         out: &mut [u8],
     ) -> Result<(), DeviceError> {
-        self.read(Piece::Block(group, block), out)
+        self.read(Kept::Block(group, block), out)
     }
 
     fn write_block(
@@ -380,6 +381,6 @@ impl Executor for Ranked {
         (group, block): (KvGroup, BlockId),
         bytes: &[u8],
     ) -> Result<(), DeviceError> {
-        self.write(Piece::Block(group, block), bytes)
+        self.write(Kept::Block(group, block), bytes)
     }
 }

@@ -1,6 +1,6 @@
 //! A process for as long as a test needs it. Not what one says to it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 /// A process, such as a server. It is killed when this is dropped, so that a test that fails leaves
@@ -13,7 +13,11 @@ impl Served {
         let mut served = Served(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(served.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let (_, address) = line.trim().rsplit_once("http://").expect(&line);
+        let Some((_, address)) = line.trim().rsplit_once("http://") else {
+            let mut log = String::new();
+            let said = served.0.stderr.take().map(|mut stderr| stderr.read_to_string(&mut log));
+            panic!("it does not serve: {line}{log} ({said:?})");
+        };
         let address = address.strip_suffix("/v1").unwrap().to_owned();
         (served, address)
     }

@@ -5,10 +5,8 @@ use std::ffi::{CStr, c_int};
 use std::ops::Range;
 use std::ptr::null_mut;
 
-use super::{
-    Array, Binary, Dtype, Fault, OptionalInt, RawArray, Reduce, Unary, ints, made, symbols,
-    with_list,
-};
+use super::symbols::{Binary, Reduce, Unary};
+use super::{Array, Dtype, Fault, OptionalInt, RawArray, ints, made, symbols, with_list};
 
 /// No array, where one may be left out.
 const NONE: RawArray = RawArray(null_mut());

@@ -71,6 +71,14 @@ impl Group {
         made_on(stream()?, |out, s| unsafe { f(out, x.0, to as c_int, self.0, s) })
     }
 
+    /// What all have in the place of `x`, the rows of one rank after those of the one before. All of them
+    /// have to ask for it, in the same order of asking.
+    pub(crate) fn gather(&self, x: &Array) -> Result<Array, Fault> {
+        let f = symbols().mlx_distributed_all_gather;
+        // SAFETY: as above.
+        made_on(stream()?, |out, s| unsafe { f(out, x.0, self.0, s) })
+    }
+
     /// What is received when it is computed.
     pub(crate) fn receive(
         &self,

@@ -9,6 +9,7 @@ use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
 use crate::recipe::{GateKept, GateUp, GatedFfn};
+use crate::share::{Cuts, Unshared, evenly};
 use crate::step::Wiring;
 
 impl GatedFfn {
@@ -41,6 +42,24 @@ impl GatedFfn {
     pub(super) fn modules(&self, layer: &str, hidden: usize) -> Vec<Module> {
         let inputs = self.inputs(layer, hidden).into_iter();
         inputs.chain([self.output(layer, hidden)]).map(Module::Linear).collect()
+    }
+
+    /// Becomes what each of `ranks` machines has of it: a share of the columns between.
+    pub(crate) fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        if self.kept != GateKept::All {
+            return Err("a gate that looks at all of its columns".to_owned());
+        }
+        self.inner = evenly(self.inner, ranks, "columns of feed-forward layers")?;
+        Ok(())
+    }
+
+    /// What a machine takes of its tensors.
+    pub(crate) fn cut(&self, layer: &str, cuts: &mut Cuts) {
+        for linear in self.inputs(layer, 0) {
+            // Gate and up are one or two matrices.
+            cuts.rows(linear.name, &vec![self.inner; linear.rows / self.inner]);
+        }
+        cuts.columns(self.output(layer, 0).name, self.inner);
     }
 
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {

@@ -11,6 +11,7 @@ use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{ExpertLinear, Linear, Module};
 use crate::recipe::{Correction, ExpertLatent, GatedFfn, MoeFfn, Shared};
+use crate::share::{Cuts, Unshared, evenly};
 use crate::step::Wiring;
 
 /// The projections of all experts.
@@ -106,6 +107,22 @@ impl MoeFfn {
         list
     }
 
+    /// Becomes what each of `ranks` machines has of it: all experts, and a share of each.
+    pub(crate) fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        self.experts.inner = evenly(self.experts.inner, ranks, "columns of experts")?;
+        match &mut self.shared {
+            Shared::None => Ok(()),
+            Shared::Gated(ffn) | Shared::Whole(ffn) => ffn.share(ranks),
+        }
+    }
+
+    /// What a machine takes of its tensors, experts aside.
+    pub(crate) fn cut(&self, layer: &str, cuts: &mut Cuts) {
+        if let Some((ffn, _)) = self.shared(layer, 0) {
+            ffn.cut(&format!("{layer}.{}", self.name), cuts);
+        }
+    }
+
     pub(super) fn measure(&self, hidden: usize, sizes: &mut ScratchSizes) {
         sizes.router = sizes.router.max(self.experts.n);
         if let Some(latent) = self.latent {
@@ -174,7 +191,10 @@ impl<B: Backend> MoeWeights<B> {
             scales: vector(scales),
             gate_up: b.weight(&entrance.weight),
             gate_up_bias: vector(entrance.bias),
-            down: b.weight(&loader.experts(&down)?),
+            down: match loader.shares_experts() {
+                true => b.summed_weight(&loader.experts(&down)?),
+                false => b.weight(&loader.experts(&down)?),
+            },
             down_bias: vector(loader.expert_bias(&down)?),
             shared,
             experts,

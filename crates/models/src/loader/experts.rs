@@ -1,5 +1,7 @@
 //! The weights of experts, in whichever of several ways a checkpoint stores them.
 
+use std::ops::Range;
+
 use backend::GateUpRows;
 use weights::Matrix;
 
@@ -55,8 +57,43 @@ impl Loader<'_> {
         }
     }
 
-    /// One matrix per expert. Shares the bytes of a stack.
+    /// Whether this machine has a part of every expert, and others have the other parts.
+    pub(crate) fn shares_experts(&self) -> bool {
+        self.cuts.is_some()
+    }
+
+    /// A projection as a checkpoint has it, of which this machine may have a share.
+    fn whole(&self, experts: &ExpertLinear) -> ExpertLinear {
+        let ranks = self.cuts.as_ref().map_or(1, |cuts| cuts.share().ranks);
+        let mut whole = experts.clone();
+        match whole.is_down() {
+            true => whole.cols *= ranks,
+            false => whole.rows *= ranks,
+        }
+        whole
+    }
+
+    /// What this machine has of rows that each expert has `each` of.
+    fn own_rows(&self, each: usize) -> Range<usize> {
+        self.cuts.as_ref().map_or(0..each, |cuts| cuts.share().of(each))
+    }
+
+    /// One matrix per expert. Shares the bytes of a stack, unless this machine has some columns only.
     pub(crate) fn experts(&self, experts: &ExpertLinear) -> Result<Vec<Matrix>, Error> {
+        let whole = self.whole(experts);
+        let matrices = self.whole_experts(&whole)?;
+        if !self.shares_experts() {
+            return Ok(matrices);
+        }
+        let own = |matrix: Matrix| match whole.is_down() {
+            true => Ok(matrix.cols_range(self.own_rows(whole.cols))?),
+            false => Ok(matrix.rows_range(self.own_rows(whole.rows))),
+        };
+        matrices.into_iter().map(own).collect()
+    }
+
+    /// All of each expert.
+    fn whole_experts(&self, experts: &ExpertLinear) -> Result<Vec<Matrix>, Error> {
         let ExpertLinear { n, rows, cols, .. } = *experts;
         match self.storage(experts) {
             Storage::Stacked(name) => {
@@ -103,11 +140,7 @@ impl Loader<'_> {
         if let (Storage::Joined(name), JoinedRows::TakeTurns) =
             (self.storage(gate), gate.joined_rows)
         {
-            return Ok(Entrance {
-                weight: vec![self.stack(gate, &name, 2 * gate.rows)?],
-                bias: self.stacked_bias(gate, &name, 2 * gate.rows)?,
-                rows: GateUpRows::Interleaved,
-            });
+            return self.pairs(&name, gate);
         }
         let (gates, ups) = (self.experts(gate)?, self.experts(up)?);
         let weight = gates.into_iter().zip(ups).flat_map(|(gate, up)| [gate, up]).collect();
@@ -121,8 +154,33 @@ impl Loader<'_> {
         Ok(Entrance { weight, bias, rows: GateUpRows::Halves })
     }
 
-    /// The biases of a projection, one expert after the other, if it has any.
+    /// Gate and up whose rows take turns.
+    fn pairs(&self, name: &str, gate: &ExpertLinear) -> Result<Entrance, Error> {
+        let (each, own) = (2 * self.whole(gate).rows, self.own_rows(2 * self.whole(gate).rows));
+        let stack = self.stack(gate, name, each)?;
+        let bias = self.stacked_bias(gate, name, each)?.map(|all| some_of_each(&all, each, &own));
+        let weight = match own == (0..each) {
+            true => vec![stack],
+            false => (0..gate.n)
+                .map(|e| stack.rows_range(e * each + own.start..e * each + own.end))
+                .collect(),
+        };
+        Ok(Entrance { weight, bias, rows: GateUpRows::Interleaved })
+    }
+
+    /// The biases of a projection, one expert after the other, if it has any. Of several machines that
+    /// have a share of each expert, the first one adds those of what is summed.
     pub(crate) fn expert_bias(&self, experts: &ExpertLinear) -> Result<Option<Vec<f32>>, Error> {
+        let whole = self.whole(experts);
+        let rank = self.cuts.as_ref().map_or(0, |cuts| cuts.share().rank);
+        if whole.is_down() {
+            return if rank == 0 { self.whole_bias(&whole) } else { Ok(None) };
+        }
+        let own = self.own_rows(whole.rows);
+        Ok(self.whole_bias(&whole)?.map(|all| some_of_each(&all, whole.rows, &own)))
+    }
+
+    fn whole_bias(&self, experts: &ExpertLinear) -> Result<Option<Vec<f32>>, Error> {
         let rows = experts.rows;
         match self.storage(experts) {
             _ if experts.bias == Bias::Absent => Ok(None),
@@ -162,6 +220,21 @@ impl Loader<'_> {
 
     /// Bytes of one projection as stored, and how many of them are copied.
     pub(super) fn expert_bytes(&self, experts: &ExpertLinear) -> Result<[u64; 2], Error> {
+        let whole = self.whole(experts);
+        let all = self.whole_bytes(&whole)?;
+        let Some(cuts) = &self.cuts else { return Ok(all) };
+        if !whole.is_down() {
+            return Ok(all.map(|bytes| bytes / cuts.share().ranks as u64));
+        }
+        // A part of every row is copied.
+        for expert in self.whole_experts(&whole)? {
+            expert.check_cols(&self.own_rows(whole.cols))?;
+        }
+        let own = all[0] / cuts.share().ranks as u64;
+        Ok([own, own])
+    }
+
+    fn whole_bytes(&self, experts: &ExpertLinear) -> Result<[u64; 2], Error> {
         let bias = 4 * (experts.bias.len(experts.rows) * experts.n) as u64;
         let weight = match self.storage(experts) {
             Storage::Stacked(name) | Storage::Joined(name)
@@ -176,9 +249,14 @@ impl Loader<'_> {
                 self.stack(experts, &name, 2 * experts.rows)?.n_bytes() as u64 / 2
             }
             Storage::Stacked(_) | Storage::Joined(_) | Storage::Apart(_) => {
-                self.experts(experts)?.iter().map(|matrix| matrix.n_bytes() as u64).sum()
+                self.whole_experts(experts)?.iter().map(|matrix| matrix.n_bytes() as u64).sum()
             }
         };
         Ok([weight + bias, bias])
     }
+}
+
+/// Some of the `each` numbers of every expert.
+fn some_of_each(all: &[f32], each: usize, own: &Range<usize>) -> Vec<f32> {
+    all.chunks_exact(each).flat_map(|expert| &expert[own.clone()]).copied().collect()
 }

@@ -11,6 +11,7 @@ use crate::dense::{LinearWeights, NormWeights};
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
 use crate::recipe::{AttentionMixer, Bias, HeadNorm, KeysValues, Norm, OutGate, Qkv, ValueNorm};
+use crate::share::{Cuts, Unshared, evenly};
 use crate::step::Wiring;
 
 impl AttentionMixer {
@@ -96,6 +97,38 @@ impl AttentionMixer {
             .sinks_name(parent)
             .map(|name| Module::Vector { name, shape: vec![self.shape.heads] });
         linears.chain(norms).chain(sinks).collect()
+    }
+
+    /// Becomes what each of `ranks` machines has of it: a share of the heads.
+    pub(crate) fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        if self.head_norm.as_ref().is_some_and(|norm| norm.span == NormSpan::AllHeads) {
+            return Err("a norm over all heads".to_owned());
+        }
+        self.shape.heads = evenly(self.shape.heads, ranks, "heads")?;
+        self.shape.kv_heads = evenly(self.shape.kv_heads, ranks, "heads of keys and values")?;
+        Ok(())
+    }
+
+    /// What a machine takes of its tensors.
+    pub(crate) fn cut(&self, parent: &str, cuts: &mut Cuts) {
+        let shape = &self.shape;
+        for linear in self.inputs(parent, 0) {
+            match self.qkv {
+                Qkv::Split => cuts.rows(linear.name, &[linear.rows]),
+                Qkv::Fused(_) => {
+                    cuts.rows(linear.name, &[shape.q_cols(), shape.k_cols(), shape.v_cols()]);
+                }
+            }
+        }
+        cuts.columns(self.output(parent, 0).name, shape.out_cols());
+        for (_, name, len) in self.head_norms(parent) {
+            if len > shape.head_dim {
+                cuts.rows(name, &[len]);
+            }
+        }
+        if let Some(name) = self.sinks_name(parent) {
+            cuts.rows(name, &[shape.heads]);
+        }
     }
 
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
@@ -241,7 +274,8 @@ fn load_gated<B: Backend>(
     inputs: &[Linear],
 ) -> Result<(LinearWeights<B>, LinearWeights<B>), Error> {
     let (q, others) = inputs.split_at(1);
-    let (stored, head_dim) = (loader.matrix(&q[0])?, shape.head_dim);
+    let head_dim = shape.head_dim;
+    let [stored] = &loader.matrices(&q[0])?[..] else { unreachable!("heads follow one another") };
     let parts = |first: usize| {
         let start = move |head: usize| (2 * head + first) * head_dim;
         (0..shape.heads).map(move |head| start(head)..start(head) + head_dim)
@@ -252,7 +286,7 @@ fn load_gated<B: Backend>(
     };
     let mut queries: Vec<Matrix> = parts(0).map(|rows| stored.rows_range(rows)).collect();
     for other in others {
-        queries.push(loader.matrix(other)?);
+        queries.extend(loader.matrices(other)?);
     }
     let mut query_bias = bias(0);
     if let (Some(bias), Some(more)) = (&mut query_bias, loader.biases(others)?) {

@@ -160,6 +160,7 @@ impl Golden<'_> {
             library: Some(library.into()),
             precision: mlx::Precision::F32,
             cache_bytes: Some(1 << 28),
+            ..Default::default()
         };
         let device = mlx::Mlx::open(&options).expect("the library that HEARTH_MLX names");
         let mut runner = Runner::new(&device, self.spec, self.checkpoint);

@@ -367,6 +367,14 @@ fn process(page: &mut Page, app: &App) {
     let help = "Time since the server started.";
     let uptime = app.started.elapsed().as_secs_f64();
     page.family("hearth_uptime_seconds", Kind::Gauge, help).sample(&[], uptime);
+    if let Some(memory) = app.chat.pool().memory().device {
+        let help = "Memory of the device that computes, as it counts it: in use, kept for what is \
+                    to come, and the most that was in use.";
+        let mut family = page.family("hearth_device_memory_bytes", Kind::Gauge, help);
+        family.sample(&[("kind", "active")], memory.active as f64);
+        family.sample(&[("kind", "cached")], memory.cached as f64);
+        family.sample(&[("kind", "peak")], memory.peak as f64);
+    }
     let Some(memory) = (app.settings.footprint)() else { return };
     let help = "Memory of the process that is in RAM.";
     let mut family = page.family("process_resident_memory_bytes", Kind::Gauge, help);

@@ -42,6 +42,22 @@ pub trait Loader: Send + Sync + 'static {
 
     /// Bytes of memory that the process holds now, without the mapped files of models.
     fn anonymous_bytes(&self) -> u64;
+
+    /// What the device that models compute on holds, where it keeps books of its own.
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        None
+    }
+}
+
+/// What a device holds, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// In weights, caches and whatever it computes with.
+    pub active: u64,
+    /// Kept for what is to come.
+    pub cached: u64,
+    /// The most that was active at once.
+    pub peak: u64,
 }
 
 /// What a model is called.
@@ -177,6 +193,8 @@ pub struct PoolMemory {
     pub reserved: u64,
     /// What the process holds now: its own memory, and the mapped files of loaded models.
     pub measured: u64,
+    /// What the device says that it holds, if it says anything.
+    pub device: Option<DeviceMemory>,
 }
 
 /// The models of a server. The first is the default.
@@ -338,6 +356,7 @@ impl ModelPool {
             limit: self.inner.rules.memory,
             reserved: self.inner.rules.baseline.saturating_add(state.reserved()),
             measured: self.inner.measured(&state),
+            device: self.inner.loader.device_memory(),
         }
     }
 

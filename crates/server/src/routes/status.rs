@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::app::{App, Loaded};
 use crate::endpoint::{self, rounded};
 use crate::metrics::{self, WINDOW};
-use crate::pool::Listing;
+use crate::pool::{DeviceMemory, Listing};
 
 /// `GET /metrics`.
 pub(super) async fn metrics(State(app): State<App>) -> Response {
@@ -52,6 +52,10 @@ fn memory(app: &App) -> Value {
         memory["resident_bytes"] = footprint.resident.into();
         memory["anonymous_bytes"] = footprint.anonymous.into();
         memory["file_bytes"] = footprint.files.into();
+    }
+    if let Some(DeviceMemory { active, cached, peak }) = pool.device {
+        memory["device"] =
+            json!({"active_bytes": active, "cached_bytes": cached, "peak_bytes": peak});
     }
     memory
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use engine::{BLOCK, ExecutorShape, Handle};
 use serde::Serialize;
 
-use super::ask::{Answer, Difference, Question, greedy_pair};
+use super::ask::{Answer, Comparison, Difference, Promise, Question, greedy_pair};
 
 /// Rows that take every prompt in one pass.
 const WHOLE: usize = 256;
@@ -57,12 +57,17 @@ pub(super) struct Report {
     /// The first of its differences.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) difference: Option<Difference>,
+    /// How far logarithms of probabilities are apart, the most that any are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) off: Option<f32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verdict {
     Equal,
+    /// As near as the device promises.
+    Near,
     Differs,
     /// What the arm is about did not happen.
     NotTested,
@@ -71,6 +76,7 @@ pub(super) enum Verdict {
 /// What is to be proven, and with what.
 pub(super) struct Proof<'a> {
     pub(super) questions: &'a [Question],
+    pub(super) promise: Promise,
     /// Threads of the arms that are not about threads.
     pub(super) threads: usize,
     pub(super) depth: Depth,
@@ -104,17 +110,21 @@ fn few(questions: &[Question]) -> std::ops::Range<usize> {
     questions.len().saturating_sub(2)..questions.len()
 }
 
-/// Numbers of threads that are tried beside the one asked for.
-fn other_threads(threads: usize) -> impl Iterator<Item = usize> {
-    // One more than there are processors is a case of its own: some thread always waits.
-    (1..=threads + 1).filter(move |n| *n != threads && (*n <= 4 || *n > threads))
-}
-
 impl Proof<'_> {
+    /// Numbers of threads that are tried beside the one asked for. Who does not promise bits has none.
+    fn other_threads(&self) -> Vec<usize> {
+        if self.promise != Promise::Bits {
+            return Vec::new();
+        }
+        let threads = self.threads;
+        // One more than there are processors is a case of its own: some thread always waits.
+        (1..=threads + 1).filter(|n| *n != threads && (*n <= 4 || *n > threads)).collect()
+    }
+
     /// Answers that [`Proof::run`] will ask for, for progress.
     pub(super) fn n_answers(&self) -> u64 {
         let few = few(self.questions).len();
-        let one_by_one = 1 + CHUNKS.len() + other_threads(self.threads).count();
+        let one_by_one = 1 + CHUNKS.len() + self.other_threads().len();
         let long = match self.depth {
             Depth::Full => 4,
             Depth::Quick => 0,
@@ -142,7 +152,7 @@ impl Proof<'_> {
             let setup = Setup { rows, ..bench.base.clone() };
             bench.one_by_one(format!("prompts in chunks of {rows}"), setup)?;
         }
-        for threads in other_threads(self.threads) {
+        for threads in self.other_threads() {
             let plural = if threads == 1 { "" } else { "s" };
             let setup = Setup { threads, ..bench.base.clone() };
             bench.one_by_one(format!("on {threads} thread{plural}"), setup)?;
@@ -243,34 +253,41 @@ impl Bench<'_> {
         let engine = self.engine(&Setup { seqs: 2, blocks, ..self.base.clone() })?;
         let answers = self.at_once(&engine, &pair)?;
         let parked = engine.stats().totals.preemptions > 0;
-        let mut both = pair.iter().zip(&expected).zip(&answers);
-        let difference = both.find_map(|((question, was), is)| is.difference(was, question));
+        let promise = self.proof.promise;
+        let both = pair.iter().zip(&expected).zip(&answers);
+        let found = both.map(|((question, was), is)| is.compare(was, question, promise)).collect();
         let missed = (!parked).then_some("nobody had to give way");
-        self.keep("after giving way to another".to_owned(), pair.len(), difference, missed);
+        self.keep("after giving way to another".to_owned(), found, missed);
         Ok(())
     }
 
     fn report(&mut self, arm: String, answers: &[(usize, Answer)], missed: Option<&'static str>) {
-        let difference = answers.iter().find_map(|(at, answer)| {
-            answer.difference(&self.expected[*at], &self.proof.questions[*at])
-        });
-        self.keep(arm, answers.len(), difference, missed);
+        let Proof { questions, promise, .. } = *self.proof;
+        let compare = |(at, answer): &(usize, Answer)| {
+            answer.compare(&self.expected[*at], &questions[*at], promise)
+        };
+        let found = answers.iter().map(compare).collect();
+        self.keep(arm, found, missed);
     }
 
-    fn keep(
-        &mut self,
-        arm: String,
-        answers: usize,
-        difference: Option<Difference>,
-        missed: Option<&'static str>,
-    ) {
-        let verdict = match (&difference, missed) {
-            (Some(_), _) => Verdict::Differs,
-            (None, Some(_)) => Verdict::NotTested,
-            (None, None) => Verdict::Equal,
+    fn keep(&mut self, arm: String, found: Vec<Comparison>, missed: Option<&'static str>) {
+        let answers = found.len();
+        let (mut difference, mut off) = (None, None);
+        for comparison in found {
+            match comparison {
+                Comparison::Same => {}
+                Comparison::Near(apart) => off = Some(apart.max(off.unwrap_or(0.0))),
+                Comparison::Different(first) => difference = difference.or(Some(first)),
+            }
+        }
+        let verdict = match (&difference, missed, off) {
+            (Some(_), ..) => Verdict::Differs,
+            (None, Some(_), _) => Verdict::NotTested,
+            (None, None, Some(_)) => Verdict::Near,
+            (None, None, None) => Verdict::Equal,
         };
         let reason = missed.filter(|_| verdict == Verdict::NotTested);
-        self.reports.push(Report { arm, answers, verdict, reason, difference });
+        self.reports.push(Report { arm, answers, verdict, reason, difference, off });
     }
 }
 

@@ -59,6 +59,25 @@ pub(super) struct Difference {
     pub(super) margin: Option<f32>,
 }
 
+/// What a device promises of the same request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Promise {
+    /// The same bits.
+    Bits,
+    /// The same probabilities, their logarithms at most so far apart; another token only where that makes
+    /// another one the best.
+    Within(f32),
+}
+
+/// How an answer compares with another one.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Comparison {
+    Same,
+    /// As far as promised, which is not bit for bit: logarithms of probabilities are so far apart.
+    Near(f32),
+    Different(Difference),
+}
+
 /// Every prompt twice: greedily, and with a seed.
 pub(super) fn questions(
     tokenizer: &Tokenizer,
@@ -159,13 +178,43 @@ impl Pending {
 }
 
 impl Answer {
-    /// Where this departs from `expected`, if it does: in a token, or in a bit of its probability.
-    pub(super) fn difference(&self, expected: &Answer, question: &Question) -> Option<Difference> {
+    /// Whether this is what was promised, if that is `expected`.
+    pub(super) fn compare(
+        &self,
+        expected: &Answer,
+        question: &Question,
+        promise: Promise,
+    ) -> Comparison {
         let longest = self.tokens.len().max(expected.tokens.len());
-        let position = (0..longest).find(|&at| {
-            let bits = |answer: &Answer| answer.tokens.get(at).map(bits);
-            bits(self) != bits(expected)
-        })?;
+        let mut worst = 0.0f32;
+        for at in 0..longest {
+            let (is, was) = (self.tokens.get(at), expected.tokens.get(at));
+            if is.map(bits) == was.map(bits) {
+                continue;
+            }
+            let broken = || Comparison::Different(self.difference(expected, question, at));
+            let (Promise::Within(most), Some(is), Some(was)) = (promise, is, was) else {
+                return broken();
+            };
+            worst = worst.max(apart(is, was));
+            if worst > most {
+                return broken();
+            }
+            if is.0 != was.0 {
+                // Greedily, another token has to be one of the likeliest there.
+                let was_likely = was.1.top.iter().any(|(id, _)| *id == is.0);
+                if question.sampling.temperature <= 0.0 && !was_likely {
+                    return broken();
+                }
+                // From here on the two answer something else.
+                break;
+            }
+        }
+        if worst > 0.0 { Comparison::Near(worst) } else { Comparison::Same }
+    }
+
+    /// What there is to say of where this departs from `expected`.
+    fn difference(&self, expected: &Answer, question: &Question, position: usize) -> Difference {
         let (was, is) = (expected.tokens.get(position), self.tokens.get(position));
         let margin = was.or(is).and_then(|(_, logprob)| match &logprob.top[..] {
             [(_, first), (_, second), ..] => Some(first - second),
@@ -173,15 +222,33 @@ impl Answer {
         });
         let id = |token: Option<&(TokenId, TokenLogprob)>| token.map(|(id, _)| *id);
         let Sampling { temperature, seed, .. } = question.sampling;
-        Some(Difference {
+        Difference {
             prompt: question.prompt.len(),
             seed: (temperature > 0.0).then_some(seed),
             position,
             expected: id(was),
             found: id(is),
             margin,
-        })
+        }
     }
+}
+
+/// How far apart the probabilities are that two answers have at the same place, of the tokens that both
+/// name. Where they name none alike, they have nothing in common.
+fn apart(a: &(TokenId, TokenLogprob), b: &(TokenId, TokenLogprob)) -> f32 {
+    let named = |(id, logprob): &(TokenId, TokenLogprob)| {
+        let mut named = logprob.top.clone();
+        named.push((*id, logprob.logprob));
+        named
+    };
+    let (a, b) = (named(a), named(b));
+    let offs = a.iter().filter_map(|(id, logprob)| {
+        let (_, other) = b.iter().find(|(other, _)| other == id)?;
+        Some((logprob - other).abs())
+    });
+    // Not a number is as far as can be.
+    let far = |off: f32| if off.is_nan() { f32::INFINITY } else { off };
+    offs.map(far).reduce(f32::max).unwrap_or(f32::INFINITY)
 }
 
 /// A token and its probabilities as bits: what is compared.

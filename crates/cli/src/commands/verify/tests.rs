@@ -146,6 +146,7 @@ fn found(family: &str, flaw: Flaw) -> BTreeSet<String> {
     let questions = questions();
     let proof = Proof {
         questions: &questions,
+        promise: Promise::Bits,
         threads: 2,
         depth: Depth::Full,
         folder: folder.path(),
@@ -212,4 +213,44 @@ fn chunks_that_matter_are_found() {
 #[test]
 fn caches_that_spoil_blocks_are_found() {
     check(Flaw::Copied, &["with a warm prefix cache", "after a restart, from disk"]);
+}
+
+/// An answer: the likeliest two tokens at each place, of which the first is chosen.
+fn answer(places: &[[(u32, f32); 2]]) -> ask::Answer {
+    let token = |top: &[(u32, f32); 2]| {
+        (top[0].0, engine::TokenLogprob { logprob: top[0].1, top: top.to_vec() })
+    };
+    ask::Answer { tokens: places.iter().map(token).collect(), cached: 0 }
+}
+
+/// Nearness lets probabilities be a little off, and a token be another one only where these say that it
+/// was close.
+#[test]
+fn what_is_near_is_told_from_what_differs() {
+    const SURE: [(u32, f32); 2] = [(1, -0.1), (5, -3.0)];
+    const CLOSE: [(u32, f32); 2] = [(2, -0.701), (3, -0.702)];
+    let compare = |found: &[[(u32, f32); 2]], promise| {
+        let expected = answer(&[SURE, CLOSE, SURE]);
+        answer(found).compare(&expected, &questions()[0], promise)
+    };
+    let place = |comparison| match comparison {
+        ask::Comparison::Different(difference) => Some(difference.position),
+        ask::Comparison::Same | ask::Comparison::Near(_) => None,
+    };
+    let near = Promise::Within(0.01);
+    assert_eq!(compare(&[SURE, CLOSE, SURE], near), ask::Comparison::Same);
+    let off = [(1, -0.105), (5, -3.0)];
+    let found = compare(&[off, CLOSE, SURE], near);
+    assert!(matches!(found, ask::Comparison::Near(x) if (x - 0.005).abs() < 1e-6), "{found:?}");
+    assert_eq!(place(compare(&[off, CLOSE, SURE], Promise::Bits)), Some(0));
+    assert_eq!(place(compare(&[SURE, CLOSE, [(1, -0.2), (5, -3.0)]], near)), Some(2));
+    assert_eq!(place(compare(&[SURE, CLOSE, [(1, f32::NAN), (5, -3.0)]], near)), Some(2));
+    assert_eq!(place(compare(&[SURE, CLOSE], near)), Some(2), "it is shorter");
+    // Both were as likely as each other: what follows is of another answer.
+    let other_way_round = [(3, -0.7015), (2, -0.7018)];
+    assert_eq!(place(compare(&[SURE, other_way_round, [(9, -1.0), (8, -2.0)]], near)), None);
+    assert_eq!(place(compare(&[SURE, other_way_round, SURE], Promise::Bits)), Some(1));
+    // It cannot become likely all at once.
+    assert_eq!(place(compare(&[SURE, [(9, -0.701), (2, -0.702)], SURE], near)), Some(1));
+    assert_eq!(place(compare(&[[(5, -0.1), (1, -3.0)], CLOSE, SURE], near)), Some(0));
 }

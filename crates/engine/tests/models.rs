@@ -177,7 +177,8 @@ fn the_reference_device_keeps_the_promise() {
     // recurrent states with pages beside them and without.
     let names =
         ["llama", "gemma3_text", "gemma4_text", "qwen3_moe", "qwen3_next", "mamba2", "deepseek_v3"];
-    let names = names.into_iter().chain(["falcon_h1"]).map(|name| (name, KvFormat::Int16));
+    let names = names.into_iter().chain(["falcon_h1", "gemma3n_text"]);
+    let names = names.map(|name| (name, KvFormat::Int16));
     let half = ["gemma4_text", "qwen3_next"].map(|name| (name, KvFormat::F16));
     let eight_bit = ["gemma4_text", "qwen3_next", "youtu"].map(|name| (name, KvFormat::Int8));
     for subject in names.chain(half).chain(eight_bit) {
@@ -191,10 +192,11 @@ fn the_cpu_device_keeps_the_promise_with_any_number_of_threads() {
     let device = |threads| move || Cpu::new(&Options { threads, ..Options::default() });
     let names =
         ["llama", "qwen2", "qwen3_moe", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text"];
+    let streams = ["gemma3n_text", "gemma4_text"];
     let states = ["lfm2", "mamba2", "granitemoehybrid", "falcon_h1", "kimi_linear", "nemotron_h"];
     let latents = ["youtu", "minicpm3", "deepseek_v2"];
     let packed = ["affine4", "affine8", "moe_affine4"];
-    let names = names.into_iter().chain(states).chain(latents).chain(packed);
+    let names = names.into_iter().chain(streams).chain(states).chain(latents).chain(packed);
     let names = names.map(|name| (name, KvFormat::Int16));
     let half = ["llama", "gemma3_text", "moe_affine4"].map(|name| (name, KvFormat::F16));
     let eight_bit =
@@ -230,7 +232,7 @@ fn mlx_says_the_same_tokens_whatever_is_around_a_request() {
         }
     }
     let names = ["llama", "gemma3_text", "gemma4_text", "qwen3_moe", "qwen3_next", "deepseek_v3"];
-    let names = names.into_iter().chain(["falcon_h1", "lfm2", "mamba2", "affine4"]);
+    let names = names.into_iter().chain(["falcon_h1", "lfm2", "mamba2", "affine4", "gemma3n_text"]);
     let names = names.map(|name| (name, KvFormat::F16));
     let others = [("llama", KvFormat::Int16), ("llama", KvFormat::Int8)];
     for subject in names.chain(others) {

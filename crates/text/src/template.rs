@@ -2,6 +2,7 @@
 //! in a conversation is `normalise`'s business, tokens are the tokenizer's.
 
 mod env;
+mod markup;
 mod methods;
 mod origin;
 mod probe;
@@ -80,7 +81,7 @@ impl Template {
         let sources = [("default", Some(files.default)), ("tool_use", files.tool_use)];
         for (name, source) in sources {
             let Some(source) = source else { continue };
-            env.add_template_owned(name, source::without_generation_tags(source))
+            env.add_template_owned(name, source::rewritten(source))
                 .map_err(|error| Error::TemplateSyntax(env::describe(&error)))?;
             named.push(Named {
                 name,

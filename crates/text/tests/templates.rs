@@ -125,6 +125,12 @@ fn pieces_of_python_that_templates_use() {
         "abc",
     );
     check("{% raw %}{% generation %}{% endraw %}", "{% generation %}");
+    check(
+        "{{- 'a<'|safe + '<b>' + '&' -}} {{ '\"' + \"'\"|safe + '7' }}",
+        "a<&lt;b&gt;&amp;&#34;'7",
+    );
+    check("{{ '<'|safe + ('>'|safe) + [1, '&'][1] }}{{ '<' + '>' }}", "<>&amp;<>");
+    check("{{ '<'|safe ~ '<' }}{{ ('<'|safe + '<') if false else '+' }}", "<<+");
     check("{{ \"{% generation %}\" }}", "{% generation %}");
     check("{{ 'é\"\\n' | tojson(ensure_ascii=True) }}", "\"\\u00e9\\\"\\n\"");
     check("{{ none is iterable }} {{ x is iterable }} {{ 'ab' is iterable }}", "False True True");

@@ -5,7 +5,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, UndefinedBehavior};
 
-use super::{methods, pyjson, pystr};
+use super::{markup, methods, pyjson, pystr};
 use crate::Error;
 
 /// Deepest nesting of macros and recursive loops; schema printers need about a tenth.
@@ -65,6 +65,7 @@ pub(super) fn environment() -> Environment<'static> {
     env.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
     env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     env.add_function("raise_exception", raise_exception);
+    env.add_function(markup::SUM, markup::sum);
     env
 }
 

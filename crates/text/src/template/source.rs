@@ -1,9 +1,12 @@
-//! Rewrites of a template's source for what the template engine does not parse: `generation`
-//! blocks, which mark assistant text for training and print their body. It renders nothing.
+//! Rewrites of a template's source for what the template engine does not parse, or reads otherwise than
+//! Python's: `generation` blocks, which mark assistant text for training and print their body, and sums
+//! with safe text. It renders nothing.
+
+use super::markup;
 
 /// `{% generation %}…{% endgeneration %}` as `{% with %}…{% endwith %}`: the same scope, the same
-/// control of blanks, no other effect.
-pub(super) fn without_generation_tags(source: &str) -> String {
+/// control of blanks, no other effect. Sums as [`markup`] has them.
+pub(super) fn rewritten(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     let mut raw = false;
@@ -17,7 +20,8 @@ pub(super) fn without_generation_tags(source: &str) -> String {
             ("endgeneration", false) => out.push_str(&tag.replacen("endgeneration", "endwith", 1)),
             (word, _) => {
                 raw = (raw || word == "raw") && word != "endraw";
-                out.push_str(tag);
+                let sum = if raw { None } else { markup::rewritten(tag) };
+                out.push_str(sum.as_deref().unwrap_or(tag));
             }
         }
         rest = after;

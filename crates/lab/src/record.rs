@@ -169,7 +169,7 @@ pub struct Stop {
 /// Why the lab ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// Everything of the plan is there.
+    /// Everything of the plan is there, but for engines that did not start: their starts say why.
     pub complete: bool,
 }
 

@@ -184,9 +184,10 @@ impl<'a> Bench<'a> {
             }
         }
         let (all, done) = self.extent();
-        let complete = all == done;
+        // An engine that does not start is a result, not an interruption.
+        let complete = all == done || !self.host.stopped();
         self.journal.write(&Record::End(End { complete }))?;
-        Ok(complete)
+        Ok(all == done)
     }
 
     fn machine(&self) -> Machine {

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use hearth_lab::engine::{Engine, Format};
 use hearth_lab::journal;
 use hearth_lab::plan::{Arm, Model, Plan};
 use hearth_lab::prompt::CountTokens;
-use hearth_lab::record::{Costs, Phase, Record, Run, Trouble};
+use hearth_lab::record::{Costs, End, Phase, Record, Run, Trouble};
 use hearth_lab::run::{Bench, Host, records_path};
 use serde_json::{Value, json};
 
@@ -186,6 +187,25 @@ fn a_plan_is_carried_out_and_gone_on_with() {
     let error = Bench::open(&other, folder.path(), &patient).err().unwrap().to_string();
     assert!(error.contains("another plan"), "{error}");
     check_requests(&asked.0.lock().unwrap());
+}
+
+/// It stands in the records with its reason, and nothing was interrupted.
+#[test]
+fn an_engine_that_is_not_there_is_a_result() {
+    let mut plan = plan(&serve(Asked::default()));
+    let program = Some("/no/such/program".to_owned());
+    let engine = Engine { program, ..Engine::named("llama-server").unwrap() };
+    let arm = Arm { label: "gone".to_owned(), engine, url: None, ..plan.arms[0].clone() };
+    plan.arms.push(arm);
+    plan.models[0].forms.insert(Format::Gguf, "m.gguf".to_owned());
+    let folder = tempfile::tempdir().unwrap();
+    let patient = Patience(AtomicUsize::new(usize::MAX));
+    let mut bench = Bench::open(&plan, folder.path(), &patient).unwrap();
+    assert!(!bench.run().unwrap(), "not everything is there");
+    let records = journal::read(&records_path(folder.path())).unwrap();
+    assert_eq!(records.last(), Some(&Record::End(End { complete: true })));
+    let failed = |record: &Record| matches!(record, Record::Start(start) if start.error.is_some());
+    assert_eq!(records.iter().filter(|record| failed(record)).count(), 1, "it is tried once");
 }
 
 fn check(runs: &[Run]) {

@@ -268,6 +268,15 @@ fn minimax_m3_nests_elements() {
         "@<free>@<a>1@</a>@<b>@<item>x@</item>@<item>2@</item>@</b>@</free>@<other>yes@</other>",
         json!({"free": {"a": 1, "b": ["x", 2]}, "other": "yes"}),
     );
+    // Text beside elements is neither a list nor an object: all of it stays text.
+    check(
+        "@<free>see @<b>x@</b> there@</free>",
+        json!({"free": "see @<b>x@</b> there".replace('@', N)}),
+    );
+    check(
+        "@<meta>@<tag>x@<tag>y@</tag>@</tag>@</meta>",
+        json!({"meta": {"tag": "x@<tag>y@</tag>".replace('@', N)}}),
+    );
     // Blanks between tags, and after the control token, are nobody's.
     check(
         "\n@ <sizes>\n @<item>1@</item>\n @\n</sizes>\n@<title>x@</title>\n",

@@ -157,7 +157,8 @@ impl<'a> Bench<'a> {
             n_done: done.len(),
             done,
             dead: HashSet::new(),
-            nonce: now(),
+            // Two launches may share a second.
+            nonce: since_1970().as_nanos() as u64,
         })
     }
 
@@ -455,5 +456,9 @@ fn head(plan: &Plan, fingerprint: &str) -> Lab {
 
 /// Seconds since 1970.
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    since_1970().as_secs()
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

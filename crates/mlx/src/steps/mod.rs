@@ -239,10 +239,8 @@ impl Stepped {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "installed-mlx"))]
 mod tests {
-    #![cfg(feature = "installed-mlx")]
-
     use std::io::Write;
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};

@@ -239,7 +239,8 @@ impl Stepped {
     }
 }
 
-#[cfg(all(test, feature = "installed-mlx"))]
+#[cfg(feature = "installed-mlx")]
+#[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::path::{Path, PathBuf};

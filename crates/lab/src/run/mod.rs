@@ -12,6 +12,7 @@ mod served;
 mod system;
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -157,8 +158,7 @@ impl<'a> Bench<'a> {
             n_done: done.len(),
             done,
             dead: HashSet::new(),
-            // Two launches may share a second.
-            nonce: since_1970().as_nanos() as u64,
+            nonce: nonce(),
         })
     }
 
@@ -456,9 +456,21 @@ fn head(plan: &Plan, fingerprint: &str) -> Lab {
 
 /// Seconds since 1970.
 fn now() -> u64 {
-    since_1970().as_secs()
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+/// Another number every time. No clock tells two launches apart that follow each other at once.
+fn nonce() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_that_follow_each_other_at_once_ask_differently() {
+        let nonces: HashSet<u64> = (0..100).map(|_| nonce()).collect();
+        assert_eq!(nonces.len(), 100);
+    }
 }

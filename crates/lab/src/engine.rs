@@ -150,12 +150,14 @@ pub struct Values {
 }
 
 impl Values {
-    /// `program`: where the engine is. `model`: path or name of the model. `model_name`: its name without
-    /// folders and ending. `first`: what the server calls its first model, asked when it is ready. `port`: a free one. `threads`. `users`: most at once. `context`: tokens of
+    /// `program`: where the engine is. `model`: path or name of the model. `model_folder`, `model_file`: its
+    /// two parts. `model_name`: its name without folders and ending. `first`: what the server calls its first model, asked when it is ready. `port`: a free one. `threads`. `users`: most at once. `context`: tokens of
     /// each. `context_all`: of all together. `work`: a folder that outlives a restart.
     pub const NAMES: &[&str] = &[
         "program",
         "model",
+        "model_folder",
+        "model_file",
         "model_name",
         "first",
         "port",

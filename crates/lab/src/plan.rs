@@ -59,6 +59,32 @@ pub struct Arm {
     pub key: Option<String>,
     /// The models it answers with; all if none is named.
     pub models: Vec<String>,
+    /// All that is measured of it, where that is not everything.
+    pub cells: Option<Cells>,
+}
+
+/// Some cells of a plan: values by workload.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Cells(BTreeMap<String, Vec<u64>>);
+
+impl Cells {
+    /// Whether a cell is one of them.
+    pub fn has(&self, cell: &Cell) -> bool {
+        self.0.get(&cell.workload).is_some_and(|values| values.contains(&cell.at))
+    }
+
+    /// A cell that shall be measured and that no workload has is a slip of the pen.
+    fn check(&self, workloads: &[Workload]) -> Result<(), String> {
+        let named = self.0.iter().flat_map(|(name, all)| all.iter().map(move |at| (name, at)));
+        for (workload, at) in named {
+            let mut all = workloads.iter().flat_map(Workload::cells);
+            if !all.any(|cell| cell.workload == *workload && cell.at == *at) {
+                return Err(format!("no workload has a cell `{workload}` {at}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A model, in every form in which it is at hand.
@@ -69,9 +95,9 @@ pub struct Model {
     /// A path or a name, by form.
     #[serde(flatten)]
     pub forms: BTreeMap<Format, String>,
-    /// All that is measured with it, where that is not everything: values by workload.
+    /// All that is measured with it, where that is not everything.
     #[serde(default)]
-    pub cells: Option<BTreeMap<String, Vec<u64>>>,
+    pub cells: Option<Cells>,
 }
 
 impl Model {
@@ -81,14 +107,6 @@ impl Model {
             .formats
             .iter()
             .find_map(|format| self.forms.get(format).map(|path| (*format, path.as_str())))
-    }
-
-    /// Whether a cell is measured with it.
-    pub fn has(&self, cell: &Cell) -> bool {
-        let only = |cells: &BTreeMap<String, Vec<u64>>| {
-            cells.get(&cell.workload).is_some_and(|values| values.contains(&cell.at))
-        };
-        self.cells.as_ref().is_none_or(only)
     }
 }
 
@@ -129,6 +147,7 @@ struct ArmFile {
     url: Option<String>,
     #[serde(default)]
     models: Vec<String>,
+    cells: Option<Cells>,
 }
 
 #[derive(Deserialize)]
@@ -236,9 +255,12 @@ impl Plan {
             return Err("cool_down_s must be 0 to 3600".to_owned());
         }
         for model in &self.models {
-            self.check_cells(model)?;
+            let cells = model.cells.as_ref().map_or(Ok(()), |cells| cells.check(&self.workloads));
+            cells.map_err(|why| format!("model `{}`: {why}", model.name))?;
         }
         for arm in &self.arms {
+            let cells = arm.cells.as_ref().map_or(Ok(()), |cells| cells.check(&self.workloads));
+            cells.map_err(|why| format!("arm `{}`: {why}", arm.label))?;
             for name in &arm.models {
                 if self.models.iter().all(|model| model.name != *name) {
                     return Err(format!(
@@ -252,19 +274,6 @@ impl Plan {
                     "arm `{}` has no `url`, and its engine no `launch`",
                     arm.label
                 ));
-            }
-        }
-        Ok(())
-    }
-
-    /// A cell that a model shall have and no workload has is a slip of the pen.
-    fn check_cells(&self, model: &Model) -> Result<(), String> {
-        let named = model.cells.iter().flatten();
-        for (workload, at) in named.flat_map(|(name, all)| all.iter().map(move |at| (name, at))) {
-            let mut all = self.workloads.iter().flat_map(Workload::cells);
-            if !all.any(|cell| cell.workload == *workload && cell.at == *at) {
-                let name = &model.name;
-                return Err(format!("model `{name}`: no workload has a cell `{workload}` {at}"));
             }
         }
         Ok(())
@@ -342,6 +351,7 @@ fn arm(file: ArmFile) -> Result<Arm, Error> {
         url: file.url,
         key: None,
         models: file.models,
+        cells: file.cells,
     })
 }
 
@@ -407,6 +417,21 @@ mod tests {
         assert_eq!(measured(&plan), [64]);
         assert!(error(&few.replace("{ context = [64]", "{ context = [65]")).contains("65"));
         assert!(error(&few.replace("{ context", "{ contexts")).contains("contexts"));
+    }
+
+    #[test]
+    fn an_arm_may_have_few_cells() {
+        let few = PLAN
+            .replace("\"-fa\", \"on\"]", "\"-fa\", \"on\"]\n        cells = { context = [512] }");
+        let few = few.replace("[64]", "[64, 512]");
+        let plan = Plan::parse(&few, Path::new("x")).unwrap();
+        let measured = |arm: usize| -> Vec<u64> {
+            plan.cells(&plan.models[0], &plan.arms[arm]).iter().map(|(_, cell)| cell.at).collect()
+        };
+        assert_eq!((measured(0), measured(1)), (vec![64, 512], vec![512]));
+        // One arm once, the other and its twin twice.
+        assert_eq!(plan.n_runs(), 5 * (2 + 1 + 2));
+        assert!(error(&few.replace("[512]", "[513]")).contains("llama.cpp"));
     }
 
     #[test]

@@ -280,6 +280,7 @@ fn plan(args: &Args, path: &Path) -> Result<Plan> {
             url: None,
             key: None,
             models: Vec::new(),
+            cells: None,
         }],
         null: None,
         models: vec![Model {

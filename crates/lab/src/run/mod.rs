@@ -25,7 +25,7 @@ pub use system::machine;
 use crate::clock::{Clock, Monotonic};
 use crate::error::Error;
 use crate::journal::{self, Journal};
-use crate::plan::{Arm, Model, Plan};
+use crate::plan::{Arm, Cells, Model, Plan};
 use crate::prompt::{CountTokens, Guess};
 use crate::record::{
     Cell, Costs, End, Lab, Machine, Phase, Record, Run, SCHEMA, Start, State, Stop, Turn,
@@ -405,7 +405,9 @@ impl<'a> Bench<'a> {
 impl Plan {
     /// Most users at once of a model.
     pub fn users(&self, model: &Model) -> u32 {
-        let measured = |workload: &&Workload| workload.cells().iter().any(|cell| model.has(cell));
+        let measured = |workload: &&Workload| {
+            workload.cells().iter().any(|cell| wanted(model.cells.as_ref(), cell))
+        };
         self.workloads.iter().filter(measured).map(Workload::users).max().unwrap_or(1)
     }
 
@@ -422,13 +424,20 @@ impl Plan {
         let able = |workload: &&Workload| arm.url.is_none() || !workload.restarts();
         let workloads = self.workloads.iter().filter(able);
         let all = workloads.flat_map(|w| w.cells().into_iter().map(move |cell| (w, cell)));
-        all.filter(|(_, cell)| model.has(cell)).collect()
+        all.filter(|(_, cell)| {
+            wanted(model.cells.as_ref(), cell) && wanted(arm.cells.as_ref(), cell)
+        })
+        .collect()
     }
 
     /// Tokens of context that a user needs at most.
     pub fn context(&self) -> u32 {
         self.workloads.iter().map(Workload::context).max().unwrap_or(0).next_multiple_of(256)
     }
+}
+
+fn wanted(cells: Option<&Cells>, cell: &Cell) -> bool {
+    cells.is_none_or(|cells| cells.has(cell))
 }
 
 fn key(record: &Record) -> Option<Key> {

@@ -56,6 +56,8 @@ impl<'a> Served<'a> {
         let values = [
             ("program", program),
             ("model", path.to_owned()),
+            ("model_folder", folder_of(path)),
+            ("model_file", file_of(path)),
             ("model_name", model_name),
             ("threads", threads.to_string()),
             ("users", users.to_string()),
@@ -188,6 +190,15 @@ impl<'a> Served<'a> {
 }
 
 /// A name without folders and without the ending of a file.
+fn folder_of(path: &str) -> String {
+    let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+    if folder.as_os_str().is_empty() { ".".to_owned() } else { folder.display().to_string() }
+}
+
+fn file_of(path: &str) -> String {
+    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 fn model_name(path: &str) -> String {
     let path = Path::new(path);
     let name = match path.extension() {

@@ -125,6 +125,7 @@ fn of_url(url: &str, args: &Args) -> Result<Plan> {
             url: Some(url.to_owned()),
             key: None,
             models: Vec::new(),
+            cells: None,
         }],
         null: None,
         models: vec![Model {

@@ -1,9 +1,12 @@
 //! Charts of how values are spread: every run in a box plot, every gap in a curve.
 
+use std::collections::BTreeSet;
+
 use super::axes::{Frame, Scale, short, tokens};
 use super::svg::Stroke;
 use super::{Drawn, Look, PLOT, Source, WIDTH};
 use crate::measure::Measure;
+use crate::record::Run;
 use crate::results::Series;
 use crate::stats::quantile;
 
@@ -22,7 +25,9 @@ pub(super) fn boxes(source: &Source) -> Option<Drawn> {
     let steps: Vec<f64> = cells.iter().map(|(place, _)| place.cell.at as f64).collect();
     let all = cells.iter().flat_map(|(_, arms)| arms.values()).flat_map(Series::values);
     let y = Scale::from_zero(all.copied().fold(0.0, f64::max));
-    let looks = source.looks();
+    // An engine that has nothing here takes no room.
+    let mut looks = source.looks();
+    looks.retain(|(arm, _)| cells.iter().any(|(_, arms)| arms.contains_key(*arm)));
     let legend: Vec<_> =
         looks.iter().map(|(arm, look)| ((*arm).to_owned(), *look, Stroke::Thin)).collect();
     let note = "Boxes hold the middle half, whiskers all runs; dots are single runs.";
@@ -58,15 +63,25 @@ pub(super) fn boxes(source: &Source) -> Option<Drawn> {
     Some(Drawn { title, svg })
 }
 
-/// The share of gaps that are longer than a time. Its long end is what readers notice.
+/// The share of gaps that are longer than a time. Its long end is what readers notice. Gaps grow with the
+/// context, so only sizes count that every engine of the chart has.
 pub(super) fn gaps(source: &Source) -> Option<Drawn> {
     let title = "Gaps between arrivals";
     let workload = source.workload("context", Measure::DecodeTps)?.to_owned();
     let mut curves: Vec<(String, Look, Vec<[f64; 2]>)> = Vec::new();
-    for (arm, look) in source.looks() {
-        let runs = source.results.runs.iter().map(|judged| &judged.run).filter(|run| {
-            run.model == source.model && run.arm == arm && run.cell.workload == workload
-        });
+    let runs = |arm: &str| -> Vec<&Run> {
+        let runs = source.results.runs.iter().map(|judged| &judged.run);
+        let ours = runs.filter(|run| run.model == source.model && run.arm == arm);
+        ours.filter(|run| run.cell.workload == workload).collect()
+    };
+    let mut looks: Vec<_> =
+        source.looks().into_iter().map(|(arm, look)| (arm, look, runs(arm))).collect();
+    looks.retain(|(_, _, runs)| !runs.is_empty());
+    let sizes: Vec<BTreeSet<u64>> =
+        looks.iter().map(|(_, _, runs)| runs.iter().map(|run| run.cell.at).collect()).collect();
+    for (arm, look, mut runs) in looks {
+        runs.retain(|run| sizes.iter().all(|sizes| sizes.contains(&run.cell.at)));
+        let runs = runs.into_iter();
         let sound = runs.flat_map(|run| &run.turns).filter(|turn| turn.error.is_none());
         let mut gaps: Vec<f64> = sound.flat_map(|turn| turn.gaps_ms()).collect();
         gaps.retain(|gap| *gap > 0.0);

@@ -225,3 +225,28 @@ impl Source<'_> {
         (svg, top)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_that_measured_less_stand_only_beside_the_same() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/small");
+        let results = Results::read(&path).unwrap();
+        let model = "Qwen2.5-Coder-0.5B Q4_K_M";
+        let all = charts(&results, model, Lang::En, &[]);
+        let has = |id: &str, engine: &str| {
+            let chart = all.iter().find(|chart| chart.id.ends_with(&format!("-{id}"))).unwrap();
+            chart.alone().contains(&format!(">{engine}<"))
+        };
+        // Of mistral.rs there are short prompts alone, of mlx-lm nothing with this model.
+        for (id, mistral) in
+            [("decode", true), ("boxes", true), ("gaps", true), ("timeline", false)]
+        {
+            assert!(has(id, "llama.cpp"), "{id}");
+            assert_eq!(has(id, "mistral.rs"), mistral, "{id}");
+            assert!(!has(id, "mlx-lm"), "{id}");
+        }
+    }
+}

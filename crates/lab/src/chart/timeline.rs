@@ -1,9 +1,9 @@
-//! A run as it went: who waited, who got tokens, when. Of each arm the run with the most users.
+//! A run as it went: who waited, who got tokens, when. The cell with the most users, of each arm that has it.
 
 use super::axes::{Frame, Scale, short};
 use super::svg::{Anchor, Stroke};
 use super::{Drawn, Look, PLOT, Source, WIDTH};
-use crate::record::{Run, Turn};
+use crate::record::{Cell, Phase, Run, Turn};
 
 /// Most arms for which there is room.
 const ARMS: usize = 3;
@@ -11,17 +11,17 @@ const ARMS: usize = 3;
 pub(super) fn timeline(source: &Source) -> Option<Drawn> {
     let title = "One run in time";
     let looks = source.looks();
+    let cell = busiest(source)?;
     let mut lanes: Vec<(&str, Look, &Run)> = looks
         .iter()
         .filter(|(_, look)| !look.hollow)
-        .filter_map(|(arm, look)| Some((*arm, *look, busiest(source, arm)?)))
+        .filter_map(|(arm, look)| Some((*arm, *look, run_of(source, arm, cell)?)))
         .collect();
     lanes.truncate(ARMS);
     let end = lanes.iter().flat_map(|lane| &lane.2.turns).map(|turn| turn.ended_us).max()?;
     let rows: usize = lanes.iter().map(|lane| lane.2.turns.len()).sum();
     let legend: Vec<_> =
         lanes.iter().map(|(arm, look, _)| ((*arm).to_owned(), *look, Stroke::Full)).collect();
-    let cell = &lanes.first()?.2.cell;
     let note = format!(
         "{} {} · {}: ── · {}: ▮",
         source.lang.say(&cell.workload),
@@ -64,9 +64,17 @@ fn draw(svg: &mut super::Svg, frame: &Frame, turn: &Turn, look: Look, [y, height
     }
 }
 
-fn busiest<'a>(source: &'a Source, arm: &str) -> Option<&'a Run> {
+/// Runs of the first block: one of each cell of each arm.
+fn runs<'a>(source: &'a Source) -> impl Iterator<Item = &'a Run> {
     let runs = source.results.runs.iter().map(|judged| &judged.run);
-    let ours = runs.filter(|run| run.model == source.model && run.arm == arm && run.block == 0);
+    runs.filter(|run| run.model == source.model && run.block == 0 && run.phase == Phase::Measured)
+}
+
+fn busiest<'a>(source: &'a Source) -> Option<&'a Cell> {
     // Of two that are as busy, the one whose prompts are longer shows more.
-    ours.max_by_key(|run| (run.users(), run.cell.at))
+    Some(&runs(source).max_by_key(|run| (run.users(), run.cell.at))?.cell)
+}
+
+fn run_of<'a>(source: &'a Source, arm: &str, cell: &Cell) -> Option<&'a Run> {
+    runs(source).find(|run| run.arm == arm && run.cell == *cell)
 }

@@ -146,20 +146,41 @@ fn heads_say_what_those_of_transformers_say() {
     }
 }
 
-/// Behind the last layer, as llama.cpp's converter has them.
+/// Behind the last layer, as llama.cpp's converter has them: Qwen's, Ling's whose norm has another name,
+/// and Nemotron's whose two layers are one.
 #[test]
 fn heads_are_found_in_gguf_files() {
-    let folder = folder("qwen3_5");
-    let file = Checkpoint::open(&folder.join("model.gguf")).expect("a model");
-    let published = Checkpoint::open(&folder).expect("a model");
-    let [of_file, as_published] =
-        [&file, &published].map(|model| stored_drafts(&spec_of(model), model).expect("counts"));
-    assert_eq!((of_file.n, of_file.n_params), (1, as_published.n_params));
-    let found = drafts(&Reference, &file, &tokens(&folder.join("input.json")));
-    for (name, logits) in ["first", "second"].into_iter().zip(found) {
-        let (worst, _) = distance(&logits, &floats(&folder.join(format!("{name}_kv16.f32"))));
-        assert!(worst < EXACT, "{name} is {worst} deviations off");
+    for case in ["qwen3_5", "bailing_moe_v2", "nemotron_h"] {
+        let folder = folder(case);
+        let file = Checkpoint::open(&folder.join("model.gguf")).expect(case);
+        let published = Checkpoint::open(&folder).expect(case);
+        let [of_file, as_published] =
+            [&file, &published].map(|model| stored_drafts(&spec_of(model), model).expect(case));
+        assert_eq!((of_file.n, of_file.n_params), (1, as_published.n_params), "{case}");
+        let found = drafts(&Reference, &file, &tokens(&folder.join("input.json")));
+        for (name, logits) in ["first", "second"].into_iter().zip(found) {
+            let (worst, _) = distance(&logits, &floats(&folder.join(format!("{name}_kv16.f32"))));
+            assert!(worst < EXACT, "{case}: {name} is {worst} deviations off");
+        }
+        let decoder = Decoder::load(&spec_of(&file), &file, &Reference).expect(case);
+        assert!(decoder.notes().is_empty(), "{case}: {:?}", decoder.notes());
     }
+}
+
+/// A file with more layers behind the last one than anybody has said anything about.
+#[test]
+fn heads_of_an_unknown_kind_are_passed_over() {
+    let path = folder("nemotron_h").join("model.gguf");
+    let mut bytes = std::fs::read(&path).expect("a file");
+    let key = b"nemotron_h_moe.nextn_predict_layers";
+    let at = bytes.windows(key.len()).position(|part| part == key).expect("the key");
+    // Behind the key there is the number of its type.
+    let value = &mut bytes[at + key.len() + 4..][..4];
+    assert_eq!(value, 1u32.to_le_bytes());
+    value.copy_from_slice(&2u32.to_le_bytes());
+    let model = weights::gguf::from_bytes(&path, bytes.into()).expect("a model");
+    let stored = stored_drafts(&spec_of(&model), &model).expect("counts");
+    assert_eq!((stored.n, stored.n_bytes), (0, 0));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod known;
 
+use super::config::Layers;
 use super::metadata::Metadata;
 use crate::Error;
 
@@ -61,6 +62,8 @@ pub(super) enum Guessing {
     Behind,
     /// Hugging Face has them as Qwen does, apart, and shares all but their layers.
     Apart,
+    /// Hugging Face has two for each, as Nemotron does: its attention and its experts.
+    Folded,
 }
 
 /// The order of the rows of one head in q and k.
@@ -83,13 +86,25 @@ pub(super) enum Gains {
 }
 
 /// Modules of a layer that guesses, where they lie behind the last one.
-const GUESSING: [(&str, &str); 6] = [
+const GUESSING: [(&str, &str); 7] = [
     ("nextn.eh_proj", "eh_proj"),
     ("nextn.enorm", "enorm"),
     ("nextn.hnorm", "hnorm"),
     ("nextn.shared_head_norm", "shared_head.norm"),
     ("nextn.shared_head_head", "shared_head.head"),
     ("nextn.embed_tokens", "embed_tokens"),
+    // What Ling calls the norm of the head.
+    ("layer_output_norm", "final_layernorm"),
+];
+
+/// Modules of a layer that is two, but for what both mix.
+const GUESSING_FOLDED: [(&str, &str); 6] = [
+    ("nextn.eh_proj", "mtp.layers.0.eh_proj"),
+    ("nextn.enorm", "mtp.layers.0.enorm"),
+    ("nextn.hnorm", "mtp.layers.0.hnorm"),
+    ("attn_norm", "mtp.layers.0.norm"),
+    ("post_attention_norm", "mtp.layers.1.norm"),
+    ("nextn.shared_head_norm", "mtp.layers.1.final_layernorm"),
 ];
 
 /// What several of Qwen's share.
@@ -165,29 +180,41 @@ impl Arch {
         look_up(self.model, name).or_else(|| look_up(&MODEL, name))
     }
 
-    /// The Hugging Face name of a module of the `i`th layer that guesses, behind `n` others.
-    pub(super) fn guessing_module(&self, i: usize, n: usize, name: &str) -> Option<String> {
+    /// The Hugging Face name of a tensor of the `i`th layer that guesses. `of` is its module and what
+    /// follows the last dot.
+    pub(super) fn guessing_tensor(
+        &self,
+        i: usize,
+        layers: &Layers,
+        of: (&str, &str),
+    ) -> Option<String> {
+        let (module, kind) = of;
+        let own = |table| look_up(table, module).map(|module| format!("{module}.{kind}"));
         match self.guessing {
             Guessing::LeftOut => None,
             Guessing::Behind => {
-                let module = look_up(&GUESSING, name).or_else(|| self.layer_module(name))?;
-                Some(format!("model.layers.{}.{module}", n + i))
+                let part = own(&GUESSING).or_else(|| self.layer_tensor(of))?;
+                Some(format!("model.layers.{}.{part}", layers.n + i))
             }
-            Guessing::Apart => match look_up(&GUESSING_APART, name) {
-                Some(module) => Some(module.to_owned()),
-                None => Some(format!("mtp.layers.{i}.{}", self.layer_module(name)?)),
-            },
+            Guessing::Apart => own(&GUESSING_APART)
+                .or_else(|| Some(format!("mtp.layers.{i}.{}", self.layer_tensor(of)?))),
+            // How files have several is not known.
+            Guessing::Folded if layers.guessing > 1 => None,
+            Guessing::Folded => own(&GUESSING_FOLDED).or_else(|| {
+                let half = usize::from(!module.starts_with("attn_"));
+                Some(format!("mtp.layers.{half}.{}", self.layer_tensor(of)?))
+            }),
         }
     }
 
-    /// The Hugging Face name of a module of a layer, from there on.
-    pub(super) fn layer_module(&self, name: &str) -> Option<&'static str> {
-        look_up(self.layer, name).or_else(|| look_up(&LAYER, name))
-    }
-
-    /// The Hugging Face name of a tensor of a layer that belongs to no module, from there on.
-    pub(super) fn lone_tensor(&self, name: &str) -> Option<&'static str> {
-        look_up(self.lone, name)
+    /// The Hugging Face name of a tensor of a layer, from there on. `of` is its module and what follows
+    /// the last dot, if anything does.
+    pub(super) fn layer_tensor(&self, (module, kind): (&str, &str)) -> Option<String> {
+        if let Some(tensor) = look_up(self.lone, module) {
+            return Some(tensor.to_owned());
+        }
+        let module = look_up(self.layer, module).or_else(|| look_up(&LAYER, module))?;
+        (!kind.is_empty()).then(|| format!("{module}.{kind}"))
     }
 
     /// What the names of layers begin with.

@@ -5,7 +5,7 @@
 
 use crate::{Dtype, Error, Tensor};
 
-use super::arch::{Arch, Gains, Guessing};
+use super::arch::{Arch, Gains};
 use super::config::Layers;
 use super::states;
 
@@ -112,19 +112,9 @@ fn name(arch: &Arch, layers: &Layers, name: &str) -> Option<String> {
         return None;
     }
     if let Some(i) = layer.checked_sub(layers.n) {
-        if let (Guessing::Behind, Some(tensor)) = (arch.guessing, arch.lone_tensor(module)) {
-            return Some(format!("{}.{layer}.{tensor}", arch.layers()));
-        }
-        return arch.guessing_module(i, layers.n, module).map(|module| format!("{module}.{kind}"));
+        return arch.guessing_tensor(i, layers, (module, kind));
     }
-    if let Some(tensor) = arch.lone_tensor(module) {
-        return Some(format!("{}.{layer}.{tensor}", arch.layers()));
-    }
-    if kind.is_empty() {
-        return None;
-    }
-    let module = arch.layer_module(module)?;
-    Some(format!("{}.{layer}.{module}.{kind}", arch.layers()))
+    Some(format!("{}.{layer}.{}", arch.layers(), arch.layer_tensor((module, kind))?))
 }
 
 /// A norm's gain as Hugging Face stores it.

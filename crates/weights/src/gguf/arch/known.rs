@@ -320,6 +320,7 @@ pub(in crate::gguf) const ARCHS: &[Arch] = &[
         ],
         lone: &[("exp_probs_b", "mlp.gate.expert_bias")],
         model: &[("token_embd", "model.word_embeddings")],
+        guessing: Guessing::Behind,
         ..plain("bailingmoe2", "bailing_moe_v2", "BailingMoeV2ForCausalLM")
     },
     nemotron("nemotron_h"),
@@ -370,6 +371,7 @@ const fn nemotron(name: &'static str) -> Arch {
         ],
         model: &[("token_embd", "model.embeddings"), ("output_norm", "model.norm_f")],
         states: States::Mamba2,
+        guessing: Guessing::Folded,
         ..plain(name, "nemotron_h", "NemotronHForCausalLM")
     }
 }

@@ -5,7 +5,6 @@ use backend::Scores;
 
 use super::glm4_moe::ffns;
 use super::*;
-use crate::config::wrong;
 use crate::recipe::{
     Correction, Draft, Ffn, GatedFfn, Head, HeadNorm, Layer, MoeFfn, PairOrder, Qkv, Router, Shared,
 };
@@ -16,6 +15,8 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let c = &c.with_defaults(json!({
         "n_shared_experts": n_shared, "norm_topk_prob": true, "first_k_dense_replace": 0,
     }));
+    only(c, "use_sliding_window", &[json!(false)])?;
+    only(c, "use_rmsnorm", &[json!(true)])?;
     let trunk = Trunk::read(c)?;
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
     let mut attention = trunk.attention(None);

@@ -6,7 +6,7 @@ use crate::recipe::{Ffn, HeadNorm, Layer, Mixer, Norm, Norms, Skip, Step};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
-    let c = &with_usual_values(c);
+    let c = &with_usual_values(c).with_defaults(json!({"rope_theta": 500_000.0}));
     let trunk = Trunk::read(c)?;
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
     let mut attention = attention(c, &trunk)?;

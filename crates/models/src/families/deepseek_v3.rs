@@ -4,7 +4,6 @@ use backend::Scores;
 
 use super::glm4_moe::{drafts, ffns};
 use super::*;
-use crate::config::wrong;
 use crate::latent_trunk::{LatentTrunk, rope_layout};
 use crate::recipe::Mixer;
 
@@ -13,8 +12,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         "first_k_dense_replace": 3, "n_shared_experts": 1, "n_group": 8, "topk_group": 4,
         "norm_topk_prob": true, "routed_scaling_factor": 2.5,
     }));
-    only(c, "scoring_func", "sigmoid")?;
-    only(c, "topk_method", "noaux_tc")?;
+    corrected_sigmoids(c)?;
     every_layer(c)?;
     let LatentTrunk { trunk, rope, mixer } = LatentTrunk::read(c, context, rope_layout(c)?)?;
     let ffns = ffns(c, &trunk, Scores::Sigmoid)?.into_iter();
@@ -24,20 +22,15 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     Ok(ModelSpec { drafts, ..trunk.spec("deepseek_v3", vec![rope], layers) })
 }
 
-/// Refuses anything but `known` under `key`, if there is something.
-pub(super) fn only(c: &Config, key: &str, known: &str) -> Result<(), Error> {
-    match c.text(key)? {
-        Some(other) if other != known => Err(wrong(key, known, &other.into())),
-        _ => Ok(()),
-    }
+/// Refuses other ways to choose experts.
+pub(super) fn corrected_sigmoids(c: &Config) -> Result<(), Error> {
+    only(c, "scoring_func", &[json!("sigmoid")])?;
+    only(c, "topk_method", &[json!("noaux_tc")])
 }
 
 /// Refuses mixtures in some layers only.
 pub(super) fn every_layer(c: &Config) -> Result<(), Error> {
-    match c.count("moe_layer_freq")? {
-        Some(step) if step != 1 => Err(wrong("moe_layer_freq", "1", &step.into())),
-        _ => Ok(()),
-    }
+    only(c, "moe_layer_freq", &[json!(1)])
 }
 
 /// A small one, beside the usual keys.

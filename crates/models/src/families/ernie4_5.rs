@@ -9,6 +9,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         "head_dim": 128, "rope_theta": 500_000.0, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
         "rope_interleaved": true,
     }));
+    refuse_variants(c)?;
     let trunk = Trunk::read(c)?;
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
     let bias = bias_switch(c, "use_bias")?;
@@ -18,6 +19,12 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     ffn.bias = bias;
     let layers = vec![trunk.pre_norm_layer(attention, Ffn::Gated(ffn)); trunk.n_layers];
     Ok(trunk.spec("ernie4_5", vec![rope], layers))
+}
+
+/// Refuses what the authors' own class knows and none of their models has.
+pub(super) fn refuse_variants(c: &Config) -> Result<(), Error> {
+    only(c, "use_rmsnorm", &[json!(true)])?;
+    only(c, "compression_ratio", &[json!(1.0)])
 }
 
 /// A small one, beside the usual keys.

@@ -3,16 +3,17 @@
 
 use backend::{Divisor, RopeLayout};
 
+use super::ernie4_5::refuse_variants;
 use super::*;
-use crate::config::wrong;
-use crate::recipe::{Correction, Ffn, GatedFfn, MoeFfn, Router, Shared};
+use crate::recipe::{Correction, Ffn, GatedFfn, Head, MoeFfn, Router, Shared};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
     let c = &c.with_defaults(json!({
         "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "moe_layer_start_index": 1,
-        "moe_layer_interval": 1, "moe_norm_min": 1e-12, "moe_num_shared_experts": 0,
+        "moe_layer_interval": 1, "moe_norm_min": 1e-12, "moe_num_shared_experts": 2, "rope_theta": 500_000.0,
     }));
+    refuse_variants(c)?;
     let trunk = Trunk::read(c)?;
     let mut rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
     rope.layout = RopeLayout::Interleaved;
@@ -33,13 +34,16 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         trunk.pre_norm_layer(attention.clone(), ffn)
     };
     let layers = (0..trunk.n_layers).map(layer).collect();
-    Ok(trunk.spec("ernie4_5_moe", vec![rope], layers))
+    let spec = trunk.spec("ernie4_5_moe", vec![rope], layers);
+    if bias == Bias::Stored && spec.head == Head::Tied {
+        let problem = "is true, and so the head has a bias; supported with an untied head only";
+        return Err(Error::config("use_bias", problem));
+    }
+    Ok(ModelSpec { head_bias: bias, ..spec })
 }
 
 fn mixture(c: &Config, trunk: &Trunk, bias: Bias) -> Result<MoeFfn, Error> {
-    if c.text("moe_gate_act")?.is_some_and(|act| act != "softmax") {
-        return Err(Error::config("moe_gate_act", "is no softmax"));
-    }
+    only(c, "moe_gate_act", &[json!("softmax")])?;
     let [n, top_k] = expert_counts(c)?;
     let inner = c.need_size("moe_intermediate_size")?;
     let least = c.positive("moe_norm_min")?.unwrap_or(0.0);

@@ -13,7 +13,7 @@ use crate::rope::RopeParams;
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
     let c = &c.with_defaults(json!({
         "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_d_head": "auto",
-        "mamba_expand": 2, "mamba_norm_before_gate": true,
+        "mamba_expand": 2, "mamba_norm_before_gate": true, "rms_norm_eps": 1e-5,
     }));
     let trunk = Trunk::read(c)?;
     need_silu(trunk.activation, "hidden_act")?;

@@ -3,12 +3,14 @@
 use backend::Activation;
 
 use super::gemma2::finish;
+use super::gemma3::looks_back;
 use super::*;
 use crate::recipe::Ffn;
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
     let c = &c.with_defaults(json!({"tie_word_embeddings": true, "head_dim": 256}));
+    looks_back(c)?;
     let trunk = Trunk::read(c)?;
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
     let mut ffn = trunk.gated(c.need_size("intermediate_size")?);

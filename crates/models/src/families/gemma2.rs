@@ -1,6 +1,7 @@
 //! Gemma 2: norms before and after each branch, gains stored as their difference from one, scaled
 //! embeddings, soft caps, and a sliding window on every second layer.
 
+use super::gemma3::looks_back;
 use super::*;
 use crate::recipe::{Ffn, Layer, Mixer, Norm, Norms, Step};
 use crate::rope::RopeParams;
@@ -11,6 +12,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         "query_pre_attn_scalar": 256, "sliding_window": 4096, "max_position_embeddings": 8192,
         "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
     }));
+    looks_back(c)?;
     let trunk = Trunk::read(c)?;
     let views = trunk.views(c, |i| if i % 2 == 0 { View::Sliding } else { View::Full })?;
     let windows = trunk.windows(c, &views)?;

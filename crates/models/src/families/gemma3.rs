@@ -13,10 +13,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         "query_pre_attn_scalar": 256, "sliding_window": 4096, "sliding_window_pattern": 6,
         "max_position_embeddings": 131_072,
     }));
-    if c.is_on("use_bidirectional_attention")? {
-        let problem = "is true: embedding models that look ahead cannot generate text";
-        return Err(Error::config("use_bidirectional_attention", problem));
-    }
+    looks_back(c)?;
     let trunk = Trunk::read(c)?;
     let period = c.need_count("sliding_window_pattern")?;
     let is_full = |i: usize| (i + 1).is_multiple_of(period);
@@ -28,15 +25,21 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let sliding = intern(&mut ropes, sliding_rope(c)?.rope(shape)?);
     let ffn = Ffn::Gated(trunk.gated(c.need_size("intermediate_size")?));
     let scale = query_scale(c)?;
+    let soft_cap = c.positive("attn_logit_softcapping")?;
     let layer = |(window, view)| {
         let mut attention = trunk.attention(window);
-        attention.shape.scale = scale;
+        (attention.shape.scale, attention.shape.soft_cap) = (scale, soft_cap);
         attention.head_norm = Some(HeadNorm { gain: NormGain::OnePlus, ..trunk.head_norm() });
         attention.rope = Some(if view == View::Full { full } else { sliding });
         sandwich_layer(&trunk, attention, ffn.clone())
     };
     let layers = windows.into_iter().zip(views).map(layer).collect();
     finish(c, trunk.spec("gemma3", ropes, layers))
+}
+
+/// Refuses models that look ahead, as some for embeddings do: they cannot generate text.
+pub(super) fn looks_back(c: &Config) -> Result<(), Error> {
+    only(c, "use_bidirectional_attention", &[json!(false), json!("vision")])
 }
 
 /// Scaling, where the config has any, is for the full layers alone.

@@ -6,6 +6,7 @@
 
 use backend::Values;
 
+use super::gemma3::looks_back;
 use super::*;
 use crate::config::whole;
 use crate::recipe::{
@@ -20,6 +21,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         let problem = "is \"all\": models that look ahead cannot generate text";
         return Err(Error::config("use_bidirectional_attention", problem));
     }
+    looks_back(c)?;
     let trunk = Trunk::read(c)?;
     let views = views(c, &trunk)?;
     let windows = trunk.windows(c, &views)?;
@@ -63,11 +65,14 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
 
 /// What configs of this kind leave out. The models without encoders have no inputs per layer.
 fn with_usual_values<'a>(c: &Config<'a>) -> Result<Config<'a>, Error> {
-    let width = if c.model_type()?.contains("unified") { 0 } else { 256 };
+    let [width, window, positions] = match c.model_type()?.contains("unified") {
+        true => [0, 1024, 262_144],
+        false => [256, 512, 131_072],
+    };
     Ok(c.with_defaults(json!({
         "vocab_size": 262_144, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
-        "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "sliding_window": 512,
-        "max_position_embeddings": 131_072, "hidden_size_per_layer_input": width,
+        "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "sliding_window": window,
+        "max_position_embeddings": positions, "hidden_size_per_layer_input": width,
         "vocab_size_per_layer_input": 262_144,
     })))
 }

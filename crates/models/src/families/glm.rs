@@ -18,7 +18,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
 pub(super) fn with_usual_values<'a>(c: &Config<'a>) -> Config<'a> {
     c.with_defaults(json!({
         "head_dim": 128, "partial_rotary_factor": 0.5, "rms_norm_eps": 1.5625e-7,
-        "rope_interleaved": true,
+        "rope_interleaved": true, "attention_bias": true,
     }))
 }
 

@@ -2,6 +2,7 @@
 
 use backend::{Divisor, GroupMerit, Groups, Scores};
 
+use super::deepseek_v3::corrected_sigmoids;
 use super::*;
 use crate::recipe::{Correction, Draft, Ffn, GatedFfn, Mixer, MoeFfn, PairOrder, Router, Shared};
 use crate::rope::RopeParams;
@@ -11,6 +12,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-5, "first_k_dense_replace": 1,
         "norm_topk_prob": true, "n_shared_experts": 1,
     }));
+    corrected_sigmoids(c)?;
     let trunk = Trunk::read(c)?;
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
     let mut attention = trunk.attention(None);
@@ -97,7 +99,7 @@ pub(super) fn dense_layers(c: &Config, n_layers: usize) -> Result<usize, Error> 
 /// How experts are grouped, if there is more than one group.
 pub(super) fn groups(c: &Config, n_experts: usize, top_k: usize) -> Result<Option<Groups>, Error> {
     let n = c.count("n_group")?.unwrap_or(1).max(1);
-    let kept = c.count("topk_group")?.unwrap_or(n);
+    let kept = c.count("topk_group")?.unwrap_or(1);
     if n == 1 {
         return Ok(None);
     }

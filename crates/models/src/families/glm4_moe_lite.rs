@@ -2,6 +2,7 @@
 
 use backend::Scores;
 
+use super::deepseek_v3::corrected_sigmoids;
 use super::glm4_moe::{dense_layers, drafts, ffns};
 use super::*;
 use crate::latent_trunk::{LatentTrunk, rope_layout};
@@ -13,6 +14,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         "rms_norm_eps": 1e-5, "n_shared_experts": 1, "norm_topk_prob": true,
         "routed_scaling_factor": 1.8, "first_k_dense_replace": dense_layers(c, n_layers)?,
     }));
+    corrected_sigmoids(c)?;
     let LatentTrunk { trunk, rope, mixer } = LatentTrunk::read(c, context, rope_layout(c)?)?;
     let ffns = ffns(c, &trunk, Scores::Sigmoid)?.into_iter();
     let mixer = Mixer::Latent(mixer);

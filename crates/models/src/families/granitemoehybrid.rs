@@ -13,7 +13,7 @@ use crate::rope::RopeParams;
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
     let c = &c.with_defaults(json!({
         "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_d_head": "auto",
-        "mamba_expand": 2,
+        "mamba_expand": 2, "num_local_experts": 8,
     }));
     let trunk = Trunk::read(c)?;
     need_silu(trunk.activation, "hidden_act")?;
@@ -57,15 +57,15 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
 
 /// Which layers have no attention; all, if the config does not say.
 fn are_mambas(c: &Config, n_layers: usize) -> Result<Vec<bool>, Error> {
-    const KEY: &str = "layer_types";
-    let Some(names) = c.per_layer(KEY, n_layers)? else { return Ok(vec![true; n_layers]) };
+    let key = if c.get("layer_types").is_some() { "layer_types" } else { "layers_block_type" };
+    let Some(names) = c.per_layer(key, n_layers)? else { return Ok(vec![true; n_layers]) };
     let known = [
         ("linear_attention", true),
         ("mamba", true),
         ("full_attention", false),
         ("attention", false),
     ];
-    kinds(&names[..n_layers], KEY, &known)
+    kinds(&names[..n_layers], key, &known)
 }
 
 /// What is summed up after the mixer of each layer.

@@ -1,17 +1,18 @@
 //! Hunyuan-A13B: the attention of the dense ones, and experts beside one that every row passes
 //! through. Its config has some numbers layer by layer.
 
+use super::hunyuan_v1_dense::known;
 use super::*;
 use crate::recipe::{Correction, Ffn, GatedFfn, HeadNorm, MoeFfn, Router, Shared};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
-    let c = &c.with_defaults(json!({
-        "use_qk_norm": true, "rms_norm_eps": 1e-5, "use_mixed_mlp_moe": true,
-    }));
-    if c.is_on("use_cla")? {
-        return Err(Error::config("use_cla", "is on; layers that share keys are not supported"));
-    }
+    let c = &known(c)?.with_defaults(json!({"rms_norm_eps": 1e-5, "use_mixed_mlp_moe": true}));
+    only(c, "mlp_bias", &[json!(false)])?;
+    only(c, "moe_layer_num_skipped", &[json!(0)])?;
+    only(c, "group_limited_greedy", &[json!(false)])?;
+    only(c, "norm_topk_prob", &[json!(true)])?;
+    only(c, "routed_scaling_factor", &[json!(false), json!(1.0)])?;
     let trunk = Trunk::read(c)?;
     let rope = RopeParams::read(c, "full_attention")?.rope(trunk.rope_shape(context))?;
     let bias = attention_bias(c)?;

@@ -3,7 +3,7 @@
 
 use backend::{DeltaLayout, DeltaRule, GatedDelta, ReadOrder, RopeLayout, Scores};
 
-use super::deepseek_v3::{every_layer, only};
+use super::deepseek_v3::every_layer;
 use super::glm4_moe::{dense_layers, ffns};
 use super::state_space::{kinds, need_silu, taps};
 use super::*;
@@ -13,7 +13,7 @@ use crate::recipe::{Ffn, LatentMixer, Mixer, MoeFfn};
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
     let c = &with_usual_names(c)?;
     every_layer(c)?;
-    only(c, "moe_router_activation_func", "sigmoid")?;
+    only(c, "moe_router_activation_func", &[json!("sigmoid")])?;
     if c.get("mla_use_nope") == Some(&json!(false)) {
         return Err(Error::config("mla_use_nope", "is false; supported: true"));
     }
@@ -37,7 +37,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
 fn with_usual_names<'a>(c: &Config<'a>) -> Result<Config<'a>, Error> {
     let n_layers = c.need_count("num_hidden_layers")?;
     let mut names = json!({
-        "rms_norm_eps": 1e-5, "n_shared_experts": 1, "norm_topk_prob": true,
+        "rms_norm_eps": 1e-5, "n_shared_experts": 1, "routed_scaling_factor": 2.446, "norm_topk_prob": true,
         "first_k_dense_replace": dense_layers(c, n_layers)?,
     });
     for (usual, own) in [

@@ -11,6 +11,7 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
     let c = &c.with_defaults(json!({
         "v_head_dim": hidden / heads, "kv_lora_rank": 256, "q_lora_rank": 768, "qk_nope_head_dim": 64,
         "qk_rope_head_dim": 32, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256,
+        "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
     }));
     let LatentTrunk { trunk, rope, mixer } = LatentTrunk::read(c, context, RopeLayout::Halves)?;
     let ffn = Ffn::Gated(trunk.gated(c.need_size("intermediate_size")?));

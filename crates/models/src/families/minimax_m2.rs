@@ -6,7 +6,7 @@ use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
     let c = &c.with_defaults(json!({
-        "head_dim": 128, "rope_theta": 5_000_000.0, "use_qk_norm": true, "qk_norm_type": "per_layer",
+        "head_dim": 128, "rope_theta": 5_000_000.0, "use_qk_norm": true, "use_routing_bias": true,
     }));
     let trunk = Trunk::read(c)?;
     let mut params = RopeParams::read(c, "full_attention")?;
@@ -15,8 +15,12 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
         params.or("partial_rotary_factor", Some(&part.into()));
     }
     let rope = params.rope(trunk.rope_shape(context))?;
-    if let Some(other) = c.text("qk_norm_type")?.filter(|kind| *kind != "per_layer") {
-        return Err(Error::config("qk_norm_type", format!("is \"{other}\"; supported: per_layer")));
+    only(c, "qk_norm_type", &[json!("per_layer")])?;
+    only(c, "scoring_func", &[json!("sigmoid")])?;
+    // What those before it had beside experts.
+    only(c, "shared_intermediate_size", &[json!(0)])?;
+    if c.counts("attn_type_list")?.iter().any(|kind| *kind != 1) {
+        return Err(Error::config("attn_type_list", "names linear attention; supported: 1"));
     }
     let mut attention = trunk.attention(None);
     if c.is_on("use_qk_norm")? {
@@ -30,7 +34,10 @@ pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Er
 fn mixture(c: &Config, trunk: &Trunk) -> Result<MoeFfn, Error> {
     let mut moe = super::mixtral::mixture(c, trunk)?;
     moe.experts.gating = Gating::SIGMOID;
-    let correction = Correction::Stored("e_score_correction_bias");
+    let correction = match c.is_on("use_routing_bias")? {
+        true => Correction::Stored("e_score_correction_bias"),
+        false => Correction::Absent,
+    };
     Ok(MoeFfn { router: Router { correction, ..moe.router }, ..moe })
 }
 

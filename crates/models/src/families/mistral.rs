@@ -6,6 +6,7 @@ use crate::recipe::Ffn;
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
+    let c = &c.with_defaults(json!({"sliding_window": 4096}));
     let trunk = Trunk::read(c)?;
     let window = c.positions("sliding_window")?;
     let views = trunk.views(c, |_| if window.is_some() { View::Sliding } else { View::Full })?;

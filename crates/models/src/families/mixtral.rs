@@ -5,7 +5,7 @@ use crate::recipe::{Ffn, MoeFfn};
 use crate::rope::RopeParams;
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
-    let c = &c.with_defaults(json!({"rms_norm_eps": 1e-5}));
+    let c = &c.with_defaults(json!({"rms_norm_eps": 1e-5, "rope_theta": 1_000_000.0}));
     let trunk = Trunk::read(c)?;
     let rope = RopeParams::read(c, "sliding_attention")?.rope(trunk.rope_shape(context))?;
     let attention = trunk.attention(c.positions("sliding_window")?);

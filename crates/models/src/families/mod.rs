@@ -6,7 +6,7 @@
 use backend::{ExpertForm, Experts, Gating, NormCenter, NormGain, NormOrder, NormSpan, Rope};
 use serde_json::{Value, json};
 
-use crate::config::Config;
+use crate::config::{Config, wrong};
 use crate::recipe::{AttentionMixer, Bias, ModelSpec};
 use crate::trunk::{Trunk, View};
 use crate::{Error, nearest};
@@ -155,6 +155,18 @@ fn expert_counts(c: &Config) -> Result<[usize; 2], Error> {
 /// `attention_bias`: whether all four projections of attention have biases.
 fn attention_bias(c: &Config) -> Result<Bias, Error> {
     bias_switch(c, "attention_bias")
+}
+
+/// Refuses whatever `key` says beside `known`, which is what saying nothing means.
+fn only(c: &Config, key: &str, known: &[Value]) -> Result<(), Error> {
+    let same = |a: &Value, b: &Value| a == b || (a.is_number() && a.as_f64() == b.as_f64());
+    match c.get(key).filter(|value| !known.iter().any(|known| same(known, value))) {
+        None => Ok(()),
+        Some(other) => {
+            let known: Vec<String> = known.iter().map(Value::to_string).collect();
+            Err(wrong(key, &known.join(" or "), other))
+        }
+    }
 }
 
 fn bias_switch(c: &Config, key: &str) -> Result<Bias, Error> {

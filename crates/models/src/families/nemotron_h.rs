@@ -37,11 +37,16 @@ enum Kind {
 pub(super) fn recipe(c: &Config, _context: Option<usize>) -> Result<ModelSpec, Error> {
     let kinds = kinds_of(c, &["layers_block_type", "layer_types"], "hybrid_override_pattern")?;
     let kinds = kinds.ok_or_else(|| crate::config::missing("hybrid_override_pattern"))?;
+    // Some were published with the names that others have.
+    let or = |name: &str, usual: Value| c.get(name).cloned().unwrap_or(usual);
     let c = &c.with_defaults(json!({
-        "num_hidden_layers": kinds.len(), "head_dim": 128, "use_conv_bias": true, "n_groups": 8, "conv_kernel": 4,
+        "num_hidden_layers": kinds.len(), "head_dim": 128, "n_groups": or("mamba_n_groups", json!(8)),
+        "use_conv_bias": or("mamba_conv_bias", json!(true)), "conv_kernel": or("mamba_d_conv", json!(4)),
+        "time_step_limit": or("mamba_dt_limit", Value::Null),
         "layer_norm_epsilon": 1e-5, "norm_topk_prob": true, "mlp_hidden_act": "relu2",
         "n_shared_experts": 1,
     }));
+    only(c, "mamba_hidden_act", &[json!("silu")])?;
     let trunk = Trunk::read(c)?;
     let layers = kinds.into_iter().map(|kind| layer(c, &trunk, kind));
     let layers = layers.collect::<Result<Vec<_>, Error>>()?;

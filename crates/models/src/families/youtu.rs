@@ -6,6 +6,7 @@ use crate::latent_trunk::{LatentTrunk, rope_layout};
 use crate::recipe::{Ffn, GatedFfn, Mixer};
 
 pub(super) fn recipe(c: &Config, context: Option<usize>) -> Result<ModelSpec, Error> {
+    let c = &c.with_defaults(json!({"tie_word_embeddings": true}));
     let LatentTrunk { trunk, rope, mixer } = LatentTrunk::read(c, context, rope_layout(c)?)?;
     let ffn = Ffn::Gated(GatedFfn {
         bias: bias_switch(c, "mlp_bias")?,

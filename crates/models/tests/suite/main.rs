@@ -9,4 +9,5 @@ mod latents;
 mod loading;
 mod packings;
 mod recipes;
+mod settings;
 mod support;

@@ -60,6 +60,34 @@ fn a_server_on_mlx_says_what_one_on_the_processor_says() {
     assert!(on_cpu.as_str().is_some_and(|text| !text.is_empty()));
 }
 
+/// Nothing that must not matter changes more than rounding.
+#[test]
+fn a_verification_on_mlx_says_how_near_answers_are() {
+    let (home, library) = (Home::new(), library());
+    let folder = home.path().join("model");
+    let mut config = models::tiny::config("llama").unwrap();
+    // As many tokens as the tokenizer has, and more.
+    config["vocab_size"] = 4096.into();
+    common::write_model_of(config, &folder);
+    let own = ["--device", "mlx", "--mlx-library", &library, "--tokens", "4", "--json"];
+    let args = [&["verify", folder.to_str().unwrap()][..], &own].concat();
+    let out = home.run(&args, &[]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let found: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let arms = found["arms"].as_array().unwrap();
+    let name = |arm: &Value| arm["arm"].as_str().unwrap().to_owned();
+    let names: Vec<String> = arms.iter().map(name).collect();
+    // A GPU has no threads to be told the number of.
+    assert!(names.len() == 8 && !names.iter().any(|name| name.contains("thread")), "{names:?}");
+    for arm in arms {
+        match arm["verdict"].as_str().unwrap() {
+            "equal" => assert_eq!(arm["off"], Value::Null, "{arm}"),
+            "near" => assert!(arm["off"].as_f64().is_some_and(|off| off <= 1e-3), "{arm}"),
+            _ => panic!("{arm}"),
+        }
+    }
+}
+
 #[test]
 fn what_is_missing_is_said() {
     let home = Home::new();

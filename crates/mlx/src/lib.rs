@@ -47,7 +47,8 @@ pub use steps::StepsBy;
 use weight::Columns;
 pub use weight::Weight;
 
-/// What activations are computed in. Sums inside MLX's kernels are f32 in any case.
+/// What activations are computed in. Sums inside MLX's kernels are f32 on a GPU in any case; on a processor
+/// those of products with packed weights have this type too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// As exact as the other devices.

@@ -10,7 +10,7 @@ use std::ffi::CStr;
 
 use weights::{Float, Matrix, Packing};
 
-use crate::ffi::{Array, Constant, Dtype, Fault, Packed, concatenate, lend};
+use crate::ffi::{Array, Constant, Dtype, Fault, Packed, Unit, about, concatenate, lend};
 use crate::repack::{Groups, groups_of};
 use crate::{Mlx, bytes_of};
 
@@ -310,6 +310,11 @@ impl Stack {
     /// matrices, `[rows, k, 1, ...]`.
     pub(crate) fn gather(&self, x: &Array, which: &Array) -> Result<Array, Fault> {
         match self {
+            // MLX has such products on a processor in f32 alone.
+            Stack::Plain(plain) if about().2 == Unit::Cpu && x.dtype() != Dtype::F32 => {
+                let exact = plain.astype(Dtype::F32)?.transpose(&[0, 2, 1])?;
+                x.astype(Dtype::F32)?.gather_matmul(&exact, which)?.astype(x.dtype())
+            }
             Stack::Plain(plain) => x.gather_matmul(&plain.transpose(&[0, 2, 1])?, which),
             Stack::Packed { form, data, scales, biases } => {
                 x.gather_packed(&form.packed(data, scales, biases.as_ref()), which)

@@ -2,8 +2,9 @@
 
 #![cfg(feature = "installed-mlx")]
 
-use backend::conformance::{Tolerance, check};
+use backend::conformance::{Tolerance, check, check_rounded};
 use hearth_mlx::{Mlx, Options, Precision};
+use weights::Float;
 
 fn mlx(precision: Precision) -> Mlx {
     let library = std::env::var_os("HEARTH_MLX").expect("HEARTH_MLX names MLX's C library");
@@ -19,4 +20,14 @@ fn mlx(precision: Precision) -> Mlx {
 #[test]
 fn in_f32_every_op_agrees_with_the_reference() {
     check(&mlx(Precision::F32), Tolerance { linear: 2e-5, other: 2e-5 });
+}
+
+#[test]
+fn in_f16_every_op_is_as_near_as_its_roundings_say() {
+    check_rounded(&mlx(Precision::F16), Float::F16);
+}
+
+#[test]
+fn in_bf16_every_op_is_as_near_as_its_roundings_say() {
+    check_rounded(&mlx(Precision::Bf16), Float::Bf16);
 }

@@ -4,6 +4,8 @@ mod blocks;
 
 use super::data::{Rng, Rows, download, upload};
 use super::passes::{self, Case as _, Pass};
+use super::rounding::{Rounding, sizes};
+use super::rows::NORM;
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::{AttentionLayer, HeadNorm, RowNorm};
 use crate::reference::Reference;
@@ -332,6 +334,57 @@ pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
         check_one_alone(device, &case, tolerance);
         blocks::check(device, &case);
     }
+}
+
+/// Every layer in one format of three: what formats do to keys and values is the same in any precision.
+pub(super) fn check_rounded<B: Backend>(device: &B, rounding: &Rounding) {
+    let rng = &mut rounding.rng(4);
+    for (f, format) in KvFormat::ALL.into_iter().enumerate() {
+        for (i, case) in cases_of(format, rng).into_iter().enumerate() {
+            if (i + i / 3) % 3 == f {
+                check_case_rounded(device, &case, (rounding, case.ragged(rng)));
+            }
+        }
+    }
+}
+
+fn check_case_rounded<B: Backend>(
+    device: &B,
+    case: &Case,
+    (rounding, passes): (&Rounding, Vec<Pass>),
+) {
+    let (got, want) = (case.run(device, &passes), case.run(&Reference, &passes));
+    let what = case.name();
+    // What is normed goes into both numbers of a pair, and these may be smaller by the root of two.
+    let rotation = 1.0 + if case.norm.is_some() { 2.0 * NORM } else { 0.0 };
+    for ((got, want), sequence) in got.iter().zip(&want).zip(&case.sequences) {
+        rounding.assert_near(&format!("angles {what}"), &got.angles, &want.angles, 1.0);
+        rounding.assert_near(&format!("rope {what}"), &got.rotated, &want.rotated, rotation);
+        let scores = largest_scores(&case.spec, &sequence.qkv);
+        let limits = scores.iter().zip(sizes(&want.attended));
+        // Each score is rounded with its scale, with the scaled query, the key, and at last: its power is
+        // off by as much as the score itself, and so is the sum that it is divided by. Weights, values as
+        // they are read, and means are rounded too.
+        let limits: Vec<f32> = limits.map(|(score, size)| (8.0 * score + 4.0) * size).collect();
+        let what = format!("attend {what}");
+        rounding.assert_within(&what, &got.attended, &want.attended, &limits);
+    }
+}
+
+/// The largest score of each row with any key up to its own.
+fn largest_scores(spec: &Attention, qkv: &Rows) -> Vec<f32> {
+    let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);
+    let cap = spec.soft_cap.unwrap_or(f32::INFINITY);
+    let score = |r: usize, key: usize, head: usize| {
+        let q = &qkv.row(r)[head * dim..][..dim];
+        let k = &qkv.row(key)[spec.q_cols() + head / group * dim..][..dim];
+        q.iter().zip(k).map(|(q, k)| q * k).sum::<f32>() * spec.scale_at(r)
+    };
+    let largest = |r: usize| {
+        let all = (0..=r).flat_map(|key| (0..spec.heads).map(move |head| (key, head)));
+        all.map(|(key, head)| score(r, key, head).abs()).fold(0.0, f32::max).min(cap)
+    };
+    (0..qkv.rows).map(largest).collect()
 }
 
 /// The norm without the rotation, and the rotation without the norm.

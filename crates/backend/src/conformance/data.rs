@@ -6,7 +6,11 @@ use weights::{Float, GgufType, Matrix, Packing};
 use crate::{Backend, Batch, Span};
 
 /// A small counter-based generator, so that every failure can be repeated.
-pub(super) struct Rng(u64);
+pub(super) struct Rng {
+    state: u64,
+    /// What can hold its numbers.
+    float: Float,
+}
 
 /// `rows x cols` numbers on the host.
 #[derive(Clone, Debug)]
@@ -18,12 +22,32 @@ pub(super) struct Rows {
 
 impl Rng {
     pub(super) fn new(seed: u64) -> Rng {
-        Rng(seed)
+        Rng::within(Float::F32, seed)
+    }
+
+    /// Whose activations, vectors and scales are such as `float` can hold: a device that keeps numbers in
+    /// it loses nothing of what it is given.
+    pub(super) fn within(float: Float, seed: u64) -> Rng {
+        Rng { state: seed, float }
+    }
+
+    /// Another one of the same kind, so that the numbers of this one stay what they were.
+    pub(super) fn apart(&self, seed: u64) -> Rng {
+        Rng::within(self.float, seed)
+    }
+
+    /// The nearest number that can be held.
+    pub(super) fn held(&self, x: f32) -> f32 {
+        match self.float {
+            Float::F32 => x,
+            Float::F16 => half::f16::from_f32(x).to_f32(),
+            Float::Bf16 => half::bf16::from_f32(x).to_f32(),
+        }
     }
 
     pub(super) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
@@ -41,11 +65,16 @@ impl Rng {
     /// About normal, with an occasional large one, as activations are.
     fn activation(&mut self) -> f32 {
         let bell = self.uniform() + self.uniform() + self.uniform();
-        if self.below(50) == 0 { bell * 8.0 } else { bell }
+        let x = if self.below(50) == 0 { bell * 8.0 } else { bell };
+        self.held(x)
     }
 
     pub(super) fn vector(&mut self, len: usize) -> Vec<f32> {
-        (0..len).map(|_| self.uniform()).collect()
+        let mut number = || {
+            let x = self.uniform();
+            self.held(x)
+        };
+        (0..len).map(|_| number()).collect()
     }
 
     pub(super) fn rows(&mut self, rows: usize, cols: usize) -> Rows {
@@ -61,6 +90,7 @@ impl Rng {
         let mut out = Vec::with_capacity(count * float.n_bytes());
         for _ in 0..count {
             let x = self.uniform() * size;
+            let x = self.held(x);
             match float {
                 Float::F32 => out.extend_from_slice(&x.to_le_bytes()),
                 Float::F16 => out.extend_from_slice(&half::f16::from_f32(x).to_le_bytes()),
@@ -122,7 +152,8 @@ impl Rng {
         };
         for block in data.chunks_exact_mut(ty.block().1) {
             for at in halfs {
-                let scale = half::f16::from_f32(self.uniform() * 0.02);
+                let scale = self.uniform() * 0.02;
+                let scale = half::f16::from_f32(self.held(scale));
                 block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
             }
             if ty == GgufType::Mxfp4 {

@@ -5,6 +5,8 @@ use std::ops::Range;
 use weights::{Float, GgufType, Matrix, Packing};
 
 use super::data::{Rng, Rows, batch, download, upload};
+use super::rounding::Rounding;
+use super::rows::{ACTIVATION, ENTRY, NORM};
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::RowsOf;
 use crate::reference::Reference;
@@ -129,6 +131,22 @@ pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
             });
             got.check_wanted(&what);
         }
+    }
+}
+
+/// An entry times a rounded number, a norm, their sum, and that times a rounded number; then the product
+/// of that with an activation, whose errors add up.
+pub(super) fn check_rounded<B: Backend>(device: &B, rounding: &Rounding) {
+    let (made, rng) = (ENTRY + 2.0 + NORM + 1.0 + 2.0, &mut rounding.rng(11));
+    for case in cases(rng) {
+        let rows = case.rows(37, rng);
+        let (got, want) = (case.run(device, &rows), case.run(&Reference, &rows));
+        got.zip(&want, |op, got, want| {
+            let gated = 2.0 * (made + ACTIVATION + 1.0);
+            let roundings = if op == "layer_inputs" { made } else { gated };
+            rounding.assert_near(&format!("{op} {}", case.name()), got, want, roundings);
+        });
+        got.check_wanted(&case.name());
     }
 }
 

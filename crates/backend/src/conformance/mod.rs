@@ -1,6 +1,8 @@
 //! What makes a device right: it agrees with the reference, op by op, on random data.
 //!
-//! [`check`] compares with a tolerance and is for every device. [`check_invariance`] and
+//! [`check`] compares with a tolerance and is for every device. [`check_rounded`] is for devices that keep
+//! what they compute in 16 bits: how much may come of that follows from what each op does (`rounding.rs`).
+//! [`check_invariance`] and
 //! [`check_equal`] compare byte for byte and are for devices that promise that a row's arithmetic
 //! depends neither on its neighbours nor on threads or instruction sets. All panic at the first
 //! disagreement and say where it is; they are called from tests. Speed is not looked at here.
@@ -10,11 +12,15 @@ mod data;
 mod layer_inputs;
 mod passes;
 mod recurrent;
+mod rounding;
 mod rows;
 mod streams;
 
+use weights::Float;
+
 use crate::Backend;
 use data::Rows;
+use rounding::Rounding;
 
 /// How far a device may be from the reference: `|got - want| <= tolerance * (|want| + rms)`, where
 /// `rms` is the root mean square of the reference's row, and 0.01 at least: rows of next to nothing, as
@@ -41,6 +47,17 @@ pub fn check<B: Backend>(device: &B, tolerance: Tolerance) {
     recurrent::check(device, tolerance);
     layer_inputs::check(device, tolerance);
     streams::check(device, tolerance);
+}
+
+/// Compares every op of `device`, which rounds to `float` whatever it writes, with the reference on numbers
+/// that `float` can hold. Moving blocks and keeping states, where nothing is rounded, is left to [`check`].
+pub fn check_rounded<B: Backend>(device: &B, float: Float) {
+    let rounding = Rounding::to(float);
+    rows::check_rounded(device, &rounding);
+    attention::check_rounded(device, &rounding);
+    recurrent::check_rounded(device, &rounding);
+    layer_inputs::check_rounded(device, &rounding);
+    streams::check_rounded(device, &rounding);
 }
 
 /// Checks that a row gives the same bits alone, in a batch, and in chunks of any size.

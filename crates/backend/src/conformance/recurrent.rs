@@ -5,6 +5,7 @@ mod cases;
 
 use super::data::{Rng, Rows, download};
 use super::passes::{self, Case as _, Pass};
+use super::rounding::Rounding;
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::reference::Reference;
 use crate::{BLOCK, Backend, Batch, SlotId, Span};
@@ -135,6 +136,19 @@ pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
             assert_close(&case.name(), got, want, 20.0 * tolerance.other);
         }
         check_kept(device, &case);
+    }
+}
+
+/// States and all that becomes of them have f32 on every device: what comes out is rounded, and once more
+/// is room for what f32 does.
+pub(super) fn check_rounded<B: Backend>(device: &B, rounding: &Rounding) {
+    let rng = &mut rounding.rng(8);
+    for case in cases(rng) {
+        let passes = case.ragged(rng);
+        let (got, want) = (case.run(device, &passes), case.run(&Reference, &passes));
+        for (got, want) in got.iter().zip(&want) {
+            rounding.assert_near(&case.name(), got, want, 2.0);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod latent;
 use weights::{F32Bits, Float, GgufType, Matrix, Packing};
 
 use super::data::{Rng, Rows, batch, download, upload};
+use super::rounding::{Rounding, of_product, sizes};
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::ops::{Input, Output, RowNorm};
 use crate::reference::Reference;
@@ -47,6 +48,17 @@ enum Form {
 }
 
 const EPS: f32 = 1e-6;
+
+/// Roundings of an entry of a table: of its scale and bias where it has some, which are up to two and one
+/// times as large as the row's largest number, of code times scale, and of what that and the bias come to.
+pub(super) const ENTRY: f32 = 2.0 + 1.0 + 2.0 + 1.0;
+/// Of a logistic function: its exponential, one more, the inverse, and one less.
+const SIGMOID: f32 = 4.0;
+/// Of an activation: the longest are a square, a cube and two constants, whose part in the sum is small, a
+/// steep function, one more, and half of a product with that.
+pub(super) const ACTIVATION: f32 = 6.0;
+/// Of a norm: of one more than the gain, of the normed number, times the gain, plus the bias.
+pub(super) const NORM: f32 = 4.0;
 
 impl RowOp {
     /// For messages: the op and its constants, without the numbers.
@@ -124,6 +136,28 @@ impl RowOp {
             RowOp::Latent(_) => 2.0 * tolerance.linear,
             RowOp::Linear { .. } => tolerance.linear,
             _ => tolerance.other,
+        }
+    }
+
+    /// Roundings that the op is worth.
+    fn roundings(&self) -> f32 {
+        match self {
+            // The scale is rounded too.
+            RowOp::Embed { .. } => ENTRY + 2.0,
+            RowOp::AddPositions { .. } => ENTRY + 1.0,
+            RowOp::Linear { parts, form, .. } => form.roundings(parts),
+            RowOp::Norm { .. } => NORM,
+            // Of the scale, the product and the sum.
+            RowOp::Add { .. } => 3.0,
+            RowOp::Scale { .. } => 2.0,
+            RowOp::Glu { .. } => ACTIVATION + 1.0,
+            RowOp::Gather { .. } | RowOp::Join { .. } => 0.0,
+            // There, tanh, and back.
+            RowOp::SoftCap { .. } => 3.0,
+            RowOp::Gate { .. } => SIGMOID + 1.0,
+            RowOp::AddGated { .. } => SIGMOID + 2.0,
+            RowOp::Experts(mixture) => mixture.roundings(),
+            RowOp::Latent(op) => op.roundings(),
         }
     }
 
@@ -215,6 +249,21 @@ impl Form {
         }
     }
 
+    fn roundings(&self, parts: &[Matrix]) -> f32 {
+        let product = |before: usize| {
+            let of = |part: &Matrix| of_product(part.packing, part.cols, before);
+            // And the bias.
+            parts.iter().map(of).fold(0.0, f32::max) + 1.0
+        };
+        match self {
+            Form::Plain => product(0),
+            Form::Onto => product(0) + 1.0,
+            Form::Normed(_) => product(2),
+            // A product of two results and a steep function: their errors add up.
+            Form::Activated(..) | Form::Gated(..) => 3.0 * product(2) + ACTIVATION + 1.0,
+        }
+    }
+
     fn run<B: Backend>(
         &self,
         device: &B,
@@ -292,9 +341,9 @@ fn ops(rng: &mut Rng) -> Vec<RowOp> {
         ops.push(RowOp::AddGated { cols });
     }
     // Drawn apart, so that the numbers of those before stay what they were.
-    ops.extend(packing_ops(compressed_packings(), &mut Rng::new(21)));
-    ops.extend(latent::ops(&mut Rng::new(22), packings()));
-    let rng = &mut Rng::new(23);
+    ops.extend(packing_ops(compressed_packings(), &mut rng.apart(21)));
+    ops.extend(latent::ops(&mut rng.apart(22), packings()));
+    let rng = &mut rng.apart(23);
     for packing in [Packing::Plain(Float::Bf16), Packing::Gguf(GgufType::Q8_0)] {
         ops.push(RowOp::AddPositions { table: rng.matrix(packing, 70, 96) });
     }
@@ -359,6 +408,8 @@ fn formed_ops(rng: &mut Rng) -> Vec<RowOp> {
     let q4 = Packing::Affine { bits: 4, group: 64, scale: Float::F16 };
     let q4_k = Packing::Gguf(GgufType::Q4K);
     let mut ops = Vec::new();
+    // Small, so that gates are not so far below zero that nothing of them is left.
+    let gain: Vec<f32> = (128..384).map(|i| rng.held(i as f32 / 4096.0)).collect();
     for parts in [vec![(q4, 74)], vec![(q4, 37), (q4_k, 37)], vec![(q4_k, 9), (float, 1)]] {
         let mut op = |form| {
             let parts: Vec<Matrix> =
@@ -367,8 +418,6 @@ fn formed_ops(rng: &mut Rng) -> Vec<RowOp> {
             ops.push(RowOp::Linear { parts, bias, form });
         };
         op(Form::Onto);
-        // Small, so that gates are not so far below zero that nothing of them is left.
-        let gain: Vec<f32> = (128..384).map(|i| i as f32 / 4096.0).collect();
         op(Form::Normed(gain.clone()));
         // The others cut off so much that nothing is left of a short row to measure an error by.
         for activation in [Activation::Silu, Activation::GeluTanh, Activation::GeluErf] {
@@ -388,12 +437,29 @@ pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
             assert_close(&op.name(), &got, &want, op.tolerance(tolerance));
         }
     }
-    check_gather(device);
+    check_gather(device, rng);
+}
+
+/// Many rows at once, and the first of them alone: devices have other kernels for one.
+pub(super) fn check_rounded<B: Backend>(device: &B, rounding: &Rounding) {
+    let rng = &mut rounding.rng(1);
+    for op in ops(rng) {
+        let inputs = op.inputs(41, rng);
+        let want = op.run(&Reference, &inputs);
+        let limits: Vec<f32> = sizes(&want).iter().map(|size| size * op.roundings()).collect();
+        for rows in [0..41, 0..1] {
+            let some: Vec<Rows> = inputs.iter().map(|x| x.range(rows.clone())).collect();
+            let (got, limits) = (op.run(device, &some), &limits[rows.clone()]);
+            let what = format!("{}, {} rows", op.name(), rows.len());
+            rounding.assert_within(&what, &got, &want.range(rows), limits);
+        }
+    }
+    check_gather(device, rng);
 }
 
 /// A gather copies exactly the wanted rows.
-fn check_gather<B: Backend>(device: &B) {
-    let x = Rng::new(2).rows(10, 33);
+fn check_gather<B: Backend>(device: &B, rng: &mut Rng) {
+    let x = rng.rows(10, 33);
     let mut asked = batch(vec![0; 10]);
     asked.want = vec![2, 3, 9];
     let (buf, mut out) = (upload(device, &x), device.buf(3 * 33));

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::data::{Rng, Rows, download, upload};
+use super::rounding::Rounding;
 use super::{Tolerance, assert_close, assert_same_bits};
 use crate::Backend;
 use crate::reference::Reference;
@@ -35,7 +36,7 @@ impl Case {
     fn rows(&self, n: usize, rng: &mut Rng) -> Rowed {
         let mut streams = rng.rows(n, self.n * self.cols);
         // A stream of next to nothing, which may not become anything large.
-        streams.data[self.cols..2 * self.cols].iter_mut().for_each(|x| *x *= 1e-4);
+        streams.data[self.cols..2 * self.cols].iter_mut().for_each(|x| *x = rng.held(*x * 1e-4));
         Rowed {
             streams,
             predict: rng.rows(n, self.n * self.n),
@@ -98,6 +99,18 @@ pub(super) fn check<B: Backend>(device: &B, tolerance: Tolerance) {
                 // Each op but the last goes on from what the one before has said.
                 assert_close(&case.name(op), got, want, 4.0 * tolerance.other);
             }
+        }
+    }
+}
+
+/// Seven ops one after the other, of which two are sums of products of what those before have made.
+pub(super) fn check_rounded<B: Backend>(device: &B, rounding: &Rounding) {
+    let rng = &mut rounding.rng(21);
+    for case in cases(rng) {
+        let rows = case.rows(37, rng);
+        let (got, want) = (case.run(device, &rows), case.run(&Reference, &rows));
+        for ((op, got), (_, want)) in got.iter().zip(&want) {
+            rounding.assert_near(&case.name(op), got, want, 16.0);
         }
     }
 }

@@ -3,6 +3,8 @@
 use weights::{Float, Matrix, Packing};
 
 use super::super::data::{Rng, Rows};
+use super::super::rounding::of_product;
+use super::ACTIVATION;
 use crate::ops::ExpertWeights;
 use crate::{
     Activation, Backend, Divisor, ExpertForm, Experts, GateUpRows, Gating, Glu, GroupMerit, Groups,
@@ -38,12 +40,21 @@ impl Mixture {
     pub(super) fn inputs(&self, n: usize, rng: &mut Rng) -> Vec<Rows> {
         let x = rng.rows(n, self.gate_up.cols);
         let mut router = rng.rows(n, self.spec.n);
-        router.data.iter_mut().for_each(|logit| *logit = (*logit * 2.0).round() / 2.0 + 0.15);
+        let stepped = |logit: f32| rng.held((logit * 2.0).round() / 2.0 + 0.15);
+        router.data.iter_mut().for_each(|logit| *logit = stepped(*logit));
         vec![x, router]
     }
 
     pub(super) fn out_cols(&self) -> usize {
         self.down.rows / self.spec.n
+    }
+
+    /// Roundings that it is worth: gate and up are multiplied; down; that is weighted by a rounded number, and
+    /// as many are summed as are chosen. Weights are found out in f32.
+    pub(super) fn roundings(&self) -> f32 {
+        let product = |matrix: &Matrix| of_product(matrix.packing, matrix.cols, 0) + 1.0;
+        let inner = 3.0 * product(&self.gate_up) + ACTIVATION + 1.0;
+        inner + product(&self.down) + 2.0 + self.spec.top_k as f32
     }
 
     pub(super) fn run<B: Backend>(
@@ -149,7 +160,7 @@ pub(super) fn mixtures(rng: &mut Rng) -> Vec<Mixture> {
                 Correction::Any => Some(rng.vector(spec.n)),
             },
             // Drawn apart, so that the numbers of the others stay what they were.
-            scales: (i % 3 == 1).then(|| Rng::new(23 + i as u64).vector(spec.n)),
+            scales: (i % 3 == 1).then(|| rng.apart(23 + i as u64).vector(spec.n)),
             spec,
         }
     };

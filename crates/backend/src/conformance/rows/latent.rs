@@ -3,7 +3,8 @@
 use weights::{Float, Matrix, Packing};
 
 use super::super::data::Rng;
-use super::EPS;
+use super::super::rounding::of_product;
+use super::{EPS, NORM};
 use crate::ops::{LatentKeys, LatentRows, RowNorm};
 use crate::{Backend, Latent, LatentOrder, NormGain, Rope, RopeLayout};
 
@@ -52,6 +53,13 @@ impl LatentOp {
             LatentOp::Queries { spec, .. } => (spec.heads + 1) * spec.kept_cols(),
             LatentOp::Values { spec, .. } => spec.v_cols(),
         }
+    }
+
+    /// Roundings that it is worth; a weight's rows or its columns are summed over.
+    pub(super) fn roundings(&self) -> f32 {
+        let (LatentOp::Queries { weight, .. } | LatentOp::Values { weight, .. }) = self;
+        let of = |part: &Matrix| of_product(part.packing, part.rows.max(part.cols), 0);
+        weight.iter().map(of).fold(NORM, f32::max) + 1.0
     }
 
     pub(super) fn run<B: Backend>(&self, device: &B, bufs: &[B::Buf], out: &mut B::Buf) {

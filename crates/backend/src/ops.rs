@@ -62,6 +62,11 @@ pub trait Memory: Send + Sync + 'static {
     fn summed_weight(&self, parts: &[Matrix]) -> Self::Weight {
         self.weight(parts)
     }
+    /// The same of a weight of which this device has some of the rows, and each peer as many others: what
+    /// rows are multiplied to is put side by side, in the order of ranks. Biases are those of the own rows.
+    fn joined_weight(&self, parts: &[Matrix]) -> Self::Weight {
+        self.weight(parts)
+    }
     /// Takes over a vector.
     fn vector(&self, values: &[f32]) -> Self::Vector;
     /// Room for batches of up to `max_rows` rows.

@@ -131,8 +131,13 @@ fn two_processes_say_what_one_says() {
 fn two_shares_of_every_layer_say_what_one_process_says() {
     for name in ["gpt2", "qwen2", "phi3", "gemma3_text", "qwen2_moe"] {
         let mut homes = [Home::new(), Home::new()];
+        let mut config = models::tiny::config(name).unwrap();
+        if name == "phi3" {
+            // Two cannot have as many rows each of the output matrix.
+            config["vocab_size"] = (models::tiny::VOCAB + 1).into();
+        }
         for home in &homes {
-            write_model_of(models::tiny::config(name).unwrap(), &home.path().join("model"));
+            write_model_of(config.clone(), &home.path().join("model"));
         }
         let expected = alone_twice(&homes[0]);
         let Pair { first, mut second } = Pair::start(&mut homes[1], &["--split", "tensor"]);

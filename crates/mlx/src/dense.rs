@@ -4,7 +4,7 @@ use backend::ops::{DenseOps, Input, Output, RowNorm};
 use backend::{Activation, NormCenter, NormGain};
 
 use crate::ffi::{Array, Dtype, Fault, concatenate};
-use crate::weight::Columns;
+use crate::weight::Portion;
 use crate::{Buf, Mlx, Staged, Vector, Weight, indices};
 
 impl DenseOps for Mlx {
@@ -22,12 +22,9 @@ impl DenseOps for Mlx {
     }
 
     fn linear(&self, x: Input<'_, Mlx>, w: &Weight, bias: Option<&Vector>, out: Output<'_, Mlx>) {
-        let product = || {
-            let y = match x {
-                Input::Rows(x) => self.product(x.get()?, w),
-                Input::Normed { x, norm } => self.product(&normed(x.get()?, norm)?, w),
-            }?;
-            bias.map_or_else(|| Ok(y.clone()), |bias| y.add(&bias.native))
+        let product = || match x {
+            Input::Rows(x) => self.product(x.get()?, w, bias),
+            Input::Normed { x, norm } => self.product(&normed(x.get()?, norm)?, w, bias),
         };
         match out {
             Output::Into(out) => self.fill(out, product),
@@ -85,12 +82,17 @@ impl DenseOps for Mlx {
 }
 
 impl Mlx {
-    /// `x . w^T`, summed over all peers if they have some of the columns.
-    fn product(&self, x: &Array, w: &Weight) -> Result<Array, Fault> {
-        let y = w.multiply(x)?;
-        match w.columns {
-            Columns::All => Ok(y),
-            Columns::Some => self.sum_of_all(&y),
+    /// `x . w^T + bias`, put together with what all peers have if they have the rest of the weight.
+    fn product(&self, x: &Array, w: &Weight, bias: Option<&Vector>) -> Result<Array, Fault> {
+        let own = w.multiply(x)?;
+        let y = match w.portion {
+            Portion::Columns => self.sum_of_all(&own)?,
+            Portion::Whole | Portion::Rows => own,
+        };
+        let y = bias.map_or_else(|| Ok(y.clone()), |bias| y.add(&bias.native))?;
+        match w.portion {
+            Portion::Rows => self.join_of_all(&y),
+            Portion::Whole | Portion::Columns => Ok(y),
         }
     }
 }

@@ -44,7 +44,7 @@ pub use recurrent::States;
 use rhythm::Rhythm;
 pub use staged::Staged;
 pub use steps::StepsBy;
-use weight::Columns;
+use weight::Portion;
 pub use weight::Weight;
 
 /// What activations are computed in. Sums inside MLX's kernels are f32 on a GPU in any case; on a processor
@@ -285,11 +285,15 @@ impl Memory for Mlx {
     }
 
     fn weight(&self, parts: &[Matrix]) -> Weight {
-        self.take_over(parts, Columns::All)
+        self.take_over(parts, Portion::Whole)
     }
 
     fn summed_weight(&self, parts: &[Matrix]) -> Weight {
-        self.take_over(parts, Columns::Some)
+        self.take_over(parts, Portion::Columns)
+    }
+
+    fn joined_weight(&self, parts: &[Matrix]) -> Weight {
+        self.take_over(parts, Portion::Rows)
     }
 
     fn vector(&self, values: &[f32]) -> Vector {

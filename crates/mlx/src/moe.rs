@@ -5,7 +5,7 @@ use backend::{Divisor, ExpertForm, Experts, GateUpRows, Glu, GroupMerit, Groups,
 
 use crate::dense::{activate, halves};
 use crate::ffi::{Array, Dtype, Fault};
-use crate::weight::Columns;
+use crate::weight::Portion;
 use crate::{Buf, Mlx, Vector};
 
 impl MoeOps for Mlx {
@@ -44,9 +44,9 @@ impl MoeOps for Mlx {
             let said = said.reshape(&[rows, spec.top_k, cols])?;
             let weight = weight.astype(self.dtype)?.reshape(&[rows, spec.top_k, 1])?;
             let said = said.multiply(&weight)?.sum(1)?.reshape(&[rows, cols])?;
-            match down.columns {
-                Columns::All => Ok(said),
-                Columns::Some => self.sum_of_all(&said),
+            match down.portion {
+                Portion::Columns => self.sum_of_all(&said),
+                Portion::Whole | Portion::Rows => Ok(said),
             }
         });
     }

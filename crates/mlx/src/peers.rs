@@ -1,4 +1,4 @@
-//! One of several machines: rows to a neighbour and from one, and sums over all.
+//! One of several machines: rows to a neighbour and from one, and what all of them have put together.
 
 use backend::ops::PeerOps;
 
@@ -46,6 +46,17 @@ impl Mlx {
             sum = sum.add(&of(rank)?)?;
         }
         sum.astype(x.dtype())
+    }
+
+    /// What all ranks have of the same rows, side by side in the order of ranks.
+    pub(crate) fn join_of_all(&self, x: &Array) -> Result<Array, Fault> {
+        let (group, rows, cols) = (self.group()?, x.dim(0), x.dim(1));
+        let ranks = group.size();
+        if rows == 0 {
+            return Array::zeros(&[0, ranks * cols], x.dtype());
+        }
+        let all = group.gather(x)?.reshape(&[ranks, rows, cols])?;
+        all.transpose(&[1, 0, 2])?.reshape(&[rows, ranks * cols])
     }
 }
 

@@ -19,15 +19,17 @@ use crate::{Mlx, bytes_of};
 pub struct Weight {
     /// Neighbours differ in their packing.
     parts: Vec<Part>,
-    pub(crate) columns: Columns,
+    pub(crate) portion: Portion,
 }
 
-/// Which columns of a matrix are here.
+/// What of a matrix is here; peers have the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Columns {
-    All,
-    /// Peers have the others.
-    Some,
+pub(crate) enum Portion {
+    Whole,
+    /// Some columns: what comes of them is a part of a sum.
+    Columns,
+    /// Some rows: what comes of them lies beside what comes of the others.
+    Rows,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,7 @@ pub(crate) enum Stack {
 
 impl Mlx {
     /// A weight. It has no rows where MLX has no memory for it.
-    pub(crate) fn take_over(&self, parts: &[Matrix], columns: Columns) -> Weight {
+    pub(crate) fn take_over(&self, parts: &[Matrix], portion: Portion) -> Weight {
         let make = || -> Result<Weight, Fault> {
             let mut merged: Vec<Part> = Vec::new();
             let planned = parts.iter().map(|matrix| planned(matrix, self.dtype));
@@ -79,10 +81,10 @@ impl Mlx {
             for run in planned.chunk_by(Planned::is_like) {
                 merged.push(Part::of(run)?);
             }
-            Ok(Weight { parts: merged, columns })
+            Ok(Weight { parts: merged, portion })
         };
         let bytes = parts.iter().map(Matrix::n_bytes).sum();
-        self.roomy(make(), ("a weight", bytes)).unwrap_or(Weight { parts: Vec::new(), columns })
+        self.roomy(make(), ("a weight", bytes)).unwrap_or(Weight { parts: Vec::new(), portion })
     }
 }
 

@@ -28,6 +28,14 @@ impl<B: Backend> LinearWeights<B> {
         Ok(LinearWeights::of(b, &matrices, bias))
     }
 
+    /// The layer out of `matrices`, which are this machine's share of its rows.
+    pub(crate) fn joined(b: &B, matrices: &[Matrix], bias: Option<Vec<f32>>) -> Self {
+        LinearWeights {
+            weight: b.joined_weight(matrices),
+            bias: bias.map(|values| b.vector(&values)),
+        }
+    }
+
     /// One layer whose rows are those of `parts`, with as many biases or none.
     pub(crate) fn of(b: &B, parts: &[Matrix], bias: Option<Vec<f32>>) -> Self {
         LinearWeights { weight: b.weight(parts), bias: bias.map(|values| b.vector(&values)) }

@@ -51,9 +51,15 @@ fn inverse_lengths(matrix: &Matrix) -> Vec<f32> {
 impl<B: Backend> HeadWeights<B> {
     fn load(loader: &Loader, b: &B) -> Result<Self, Error> {
         let spec = loader.spec();
-        let separate = || LinearWeights::load(loader, b, &[spec.lm_head()]);
-        if spec.head == Head::Tied {
+        if let (Head::Tied, None) = (spec.head, loader.own_head()?) {
             return Ok(HeadWeights::Tied);
+        }
+        let separate = || match loader.own_head()? {
+            Some(own) => Ok(LinearWeights::joined(b, &own, loader.biases(&[spec.lm_head()])?)),
+            None => LinearWeights::load(loader, b, &[spec.lm_head()]),
+        };
+        if spec.head == Head::Tied {
+            return Ok(HeadWeights::Separate(separate()?));
         }
         let matrix = loader.matrix(&spec.lm_head())?;
         if spec.head != Head::UnitColumns || !matches!(matrix.packing, Packing::Plain(_)) {

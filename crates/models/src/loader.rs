@@ -293,6 +293,17 @@ impl<'a> Loader<'a> {
         })
     }
 
+    /// The rows of the output matrix that this machine has, if others have the rest.
+    pub(crate) fn own_head(&self) -> Result<Option<Vec<Matrix>>, Error> {
+        let head = self.spec.lm_head();
+        let Some(Cut::Rows { ranges, .. }) = self.cut(&head.name) else { return Ok(None) };
+        let whole = match self.spec.head {
+            Head::Tied => self.matrix(&self.spec.embedding())?,
+            Head::Separate | Head::UnitColumns | Head::IfStored => self.matrix(&head)?,
+        };
+        Ok(Some(ranges.iter().map(|range| whole.rows_range(range.clone())).collect()))
+    }
+
     /// Bytes of what [`Loader::matrices`] gives. Copies nothing.
     fn matrix_bytes(&self, linear: &Linear) -> Result<u64, Error> {
         if let Some(Cut::Columns { whole, range }) = self.cut(&linear.name) {

@@ -4,7 +4,7 @@
 //! [`Footprint::of`].
 
 use backend::{BLOCK, KvFormat, KvGroup, Recurrence};
-use weights::Checkpoint;
+use weights::{Checkpoint, Matrix};
 
 use crate::decoder::ScratchSizes;
 use crate::loader::Loader;
@@ -191,7 +191,14 @@ impl Footprint {
         checkpoint: &Checkpoint,
     ) -> Result<Footprint, Error> {
         let loader = Loader::of_share(spec, checkpoint, share)?;
-        Footprint::sum(&loader, loader.spec().modules())
+        let mut sum = Footprint::sum(&loader, loader.spec().modules())?;
+        if let (Head::Tied, Some(own)) = (loader.spec().head, loader.own_head()?) {
+            // Beside the embedding, which each has all of and reads one row of.
+            let own = own.iter().map(Matrix::n_bytes).sum::<usize>() as u64;
+            sum.weight_bytes += own;
+            sum.bytes_per_token -= own * (share.ranks as u64 - 1);
+        }
+        Ok(sum)
     }
 
     fn sum(loader: &Loader<'_>, modules: Vec<Module>) -> Result<Footprint, Error> {

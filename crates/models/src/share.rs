@@ -1,6 +1,7 @@
 //! A model that is split over several machines, matrix by matrix: each has some heads of every attention
 //! and some of the columns between the projections of every feed-forward layer. What layers add to the
-//! residual stream is summed over all of them, so that each has all of the stream, and the embedding.
+//! residual stream is summed over all of them, so that each has all of the stream, and the embedding. Each
+//! has the logits of some tokens, if as many of them for each can be found, and these are put together.
 //!
 //! Splitting by layers, of which each machine has some whole ones, is `part.rs`. Not here either: how
 //! machines find each other, nor who tells them what to do.
@@ -118,9 +119,18 @@ impl ModelSpec {
         Ok(spec)
     }
 
+    /// Whether so many machines have as many rows each of the output matrix; else each has all of it, and
+    /// the first one needs it.
+    fn has_shared_head(&self, ranks: usize) -> bool {
+        self.vocab.is_multiple_of(ranks)
+    }
+
     /// What a machine takes of the tensors of this model, which can be shared.
     pub(crate) fn cuts(&self, share: Share) -> Cuts {
         let mut cuts = Cuts { share, by_name: BTreeMap::new() };
+        if self.has_shared_head(share.ranks) {
+            cuts.rows(self.lm_head().name, &[self.vocab]);
+        }
         for (i, layer) in self.layers.iter().enumerate() {
             let parent = self.layer_name(i);
             for branch in layer.branches() {
@@ -177,7 +187,7 @@ impl<B: Backend> ShareDecoder<B> {
 
     /// This machine's share of a pass over `batch`, which is what `staged` holds. The first machine has
     /// the wanted logits then. What is to be read, and how many numbers of it; others have nothing to say,
-    /// but reading that takes part in the sums, and tells what went wrong.
+    /// but reading that takes part in what is put together, and tells what went wrong.
     pub fn forward<'s>(
         &self,
         b: &B,
@@ -187,11 +197,12 @@ impl<B: Backend> ShareDecoder<B> {
     ) -> (&'s B::Buf, usize) {
         self.ends.enter(b, &self.spec, staged, s);
         self.layers.all(b, (&self.spec, staged), store, s);
-        if self.share.rank > 0 {
+        let is_first = self.share.rank == 0;
+        if !is_first && !self.spec.has_shared_head(self.share.ranks) {
             return (&s.x, 0);
         }
         self.ends.leave(b, &self.spec, s);
-        (&s.logits, batch.want.len() * self.spec.vocab)
+        (&s.logits, if is_first { batch.want.len() * self.spec.vocab } else { 0 })
     }
 }
 
@@ -246,7 +257,10 @@ mod tests {
             let mut n_cut = 0;
             for (all, one) in linears(&whole).iter().zip(linears(&shares[0])) {
                 let own = shares.each_ref().map(|share| rows(&share.matrices(&one).unwrap()));
-                assert!(own.iter().all(|own| own.len() == one.rows), "{family}: {}", one.name);
+                // The model says what comes of the output matrix: a logit for every token.
+                let parts = if one.name == spec.lm_head().name { 2 } else { 1 };
+                let is_share = |own: &Vec<_>| own.len() * parts == one.rows;
+                assert!(own.iter().all(is_share), "{family}: {}", one.name);
                 let what = format!("{family}: {}", all.name);
                 let expected = rows(&whole.matrices(all).unwrap());
                 let [Some(first), Some(second)] =

@@ -226,7 +226,7 @@ impl ModelPool {
         ModelPool::with(entries, loader, rules, clock)
     }
 
-    /// A pool of models that are there already and can not be loaded again.
+    /// A pool of models that are there already. They can not be loaded again, so they stay.
     pub fn fixed(models: Vec<Model>) -> ModelPool {
         let entries = models.into_iter().map(Entry::loaded).collect();
         let origin = Instant::now();
@@ -298,7 +298,7 @@ impl ModelPool {
     /// meanwhile bring it back afterwards.
     ///
     /// # Errors
-    /// No such model, one that is pinned, or a server that shuts down.
+    /// No such model, one that is pinned or could not be loaded again, or a server that shuts down.
     pub fn unload(&self, name: &str) -> Result<Leaving, ApiError> {
         let mut state = self.inner.lock();
         let at = state.find(name)?;
@@ -309,6 +309,10 @@ impl ModelPool {
         if entry.pinned {
             let message = format!("model `{}` is pinned; unpin it first", entry.name.id);
             return Err(ApiError::new(ErrorKind::Conflict, "model_pinned", message));
+        }
+        if entry.is_given() {
+            let message = format!("model `{}` could not be loaded again: it stays", entry.name.id);
+            return Err(ApiError::new(ErrorKind::Conflict, "model_fixed", message));
         }
         let (sender, receiver) = oneshot::channel();
         entry.leavers.push(sender);

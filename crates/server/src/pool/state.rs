@@ -35,6 +35,7 @@ pub(super) struct Entry {
     created: u64,
     pub(super) stage: Stage,
     pub(super) pinned: bool,
+    origin: Origin,
     /// Leases out.
     pub(super) in_use: usize,
     /// When the last lease was given or taken back.
@@ -45,6 +46,15 @@ pub(super) struct Entry {
     pub(super) waiters: Vec<Waiter>,
     /// Who waits for it to be gone.
     pub(super) leavers: Vec<Sender<()>>,
+}
+
+/// Where a model comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// It can be had again.
+    Loader,
+    /// It was there from the start.
+    Given,
 }
 
 /// Where a model is in its life.
@@ -76,6 +86,7 @@ impl Entry {
             created,
             stage: Stage::Unloaded,
             pinned: false,
+            origin: Origin::Loader,
             in_use: 0,
             last_used: Duration::ZERO,
             stay: Stay::Usual,
@@ -85,12 +96,13 @@ impl Entry {
         }
     }
 
-    /// One that was loaded elsewhere, and is not counted.
+    /// One that was loaded elsewhere, and is not counted. Nobody could bring it back, so it stays.
     pub(super) fn loaded(model: Model) -> Entry {
         let name = Name { id: model.id.clone(), aliases: model.aliases.clone() };
         let survey = Survey { context: model.context, ..Survey::default() };
         let entry = Entry::new(name, model.created);
-        Entry { stage: Stage::Loaded(Arc::new(model)), survey: Some(survey), ..entry }
+        let (stage, survey) = (Stage::Loaded(Arc::new(model)), Some(survey));
+        Entry { stage, survey, origin: Origin::Given, ..entry }
     }
 
     /// The model, if it is in memory and works.
@@ -99,6 +111,11 @@ impl Entry {
             Stage::Loaded(model) | Stage::Closing(model, _) => Some(model),
             _ => None,
         }
+    }
+
+    /// It was there from the start and could not be loaded again.
+    pub(super) fn is_given(&self) -> bool {
+        self.origin == Origin::Given
     }
 
     /// Lets nobody new in.
@@ -140,6 +157,9 @@ impl Entry {
     /// which nobody said anything.
     fn expires(&self, usual: Option<Duration>) -> Option<Duration> {
         let is_idle = self.in_use == 0 && !self.pinned && matches!(self.stage, Stage::Loaded(_));
+        if self.is_given() {
+            return None;
+        }
         let ttl = match self.stay {
             Stay::Usual => usual,
             Stay::For(ttl) => Some(ttl),

@@ -179,7 +179,7 @@ async fn models_are_told_as_ollama_does() {
 }
 
 #[tokio::test]
-async fn nothing_to_answer_loads_and_unloads() {
+async fn nothing_to_answer_loads() {
     let app = Script::says(&["Two"]).app();
     for (path, text) in [(OLLAMA, "/message/content"), (GENERATE, "/response")] {
         let reply = post(&app, path, &json!({"model": "toy"})).await.ok();
@@ -190,9 +190,22 @@ async fn nothing_to_answer_loads_and_unloads() {
     }
     let loaded = || app.chat.pool().list()[0].status.name();
     assert_eq!(loaded(), "loaded");
-    let reply = post(&app, GENERATE, &json!({"model": "toy", "keep_alive": 0})).await.ok();
-    assert_eq!(reply["done_reason"], "unload");
-    assert_ne!(loaded(), "loaded");
+}
+
+/// No client can take away what nobody could bring back.
+#[tokio::test]
+async fn a_model_that_cannot_be_loaded_again_stays() {
+    let app = Script::says(&["Two"]).app();
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    let body = json!({"model": "toy", "messages": messages, "stream": false, "keep_alive": 0});
+    for _ in 0..3 {
+        assert_eq!(post(&app, OLLAMA, &body).await.ok()["message"]["content"], "Two");
+    }
+    let reply = post(&app, GENERATE, &json!({"model": "toy", "keep_alive": 0})).await;
+    assert_eq!(reply.status, 409, "{}", reply.text());
+    let reply = send(&app, "POST", "/v1/models/toy/unload", "").await;
+    assert_eq!(reply.error(409)["code"], "model_fixed");
+    assert_eq!(post(&app, OLLAMA, &body).await.ok()["message"]["content"], "Two");
 }
 
 #[tokio::test]

@@ -403,6 +403,48 @@ async fn a_request_says_how_long_its_model_stays() {
     ask(json!(0)).await;
     ask(json!(0)).await;
     assert_eq!(house.status("a").await, "loaded");
+    send(&house.app, "DELETE", "/v1/models/a/pin", "").await.ok();
+    let unload = json!({"model": "a", "keep_alive": 0}).to_string();
+    let reply = send(&house.app, "POST", "/api/generate", unload).await.ok();
+    assert_eq!(reply["done_reason"], "unload");
+    house.gone("a").await;
+}
+
+/// A model that is sent away, also while it is on its way out or in, is taken from nobody: it comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_send_away_comes_back_for_all_who_ask() {
+    let house = house(&[60, 60], 100, Rules::default());
+    let tasks: Vec<_> = (0..6)
+        .map(|task| {
+            let app = house.app.clone();
+            tokio::spawn(async move {
+                for turn in 0..6 {
+                    let (model, says) = [("a", "Amber"), ("org/b", "Brook")][(task + turn) % 2];
+                    let messages = json!([{"role": "user", "content": "Hi"}]);
+                    let body = json!({"model": model, "messages": messages, "stream": false,
+                                      "keep_alive": 0});
+                    match (task + turn / 2) % 3 {
+                        0 => {
+                            let reply = post(&app, "/api/chat", &body).await.ok();
+                            assert_eq!(reply["message"]["content"], says);
+                        }
+                        1 => {
+                            let path = format!("/v1/models/{model}/unload");
+                            send(&app, "POST", &path, "").await.ok();
+                        }
+                        _ => {
+                            let reply = post(&app, CHAT, &chat(json!({"model": model}))).await;
+                            assert_eq!(text(&reply), says);
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(house.loads().len() > 2, "{:?}", house.loads());
 }
 
 #[tokio::test]

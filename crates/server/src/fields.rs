@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::ops::{Bound, RangeBounds, RangeInclusive};
 
 use serde_json::{Map, Value};
+use text::digits;
 
 use crate::describe::{Field, Rule};
 use crate::error::ApiError;
@@ -24,9 +25,9 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is not an object.
     pub(crate) fn body(value: &'a Value) -> Result<Fields<'a>, ApiError> {
-        match value {
-            Value::Object(map) => Ok(Fields { map, path: String::new(), known: None }),
-            _ => Err(ApiError::new(
+        match object(value) {
+            Some(map) => Ok(Fields { map, path: String::new(), known: None }),
+            None => Err(ApiError::new(
                 crate::ErrorKind::Invalid,
                 "invalid_request",
                 format!("the body must be a JSON object, not {}", kind(value)),
@@ -70,9 +71,9 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is not.
     pub(crate) fn at(value: &'a Value, path: String) -> Result<Fields<'a>, ApiError> {
-        match value {
-            Value::Object(map) => Ok(Fields { map, path, known: None }),
-            _ => Err(wrong_type(path, "an object", value)),
+        match object(value) {
+            Some(map) => Ok(Fields { map, path, known: None }),
+            None => Err(wrong_type(path, "an object", value)),
         }
     }
 
@@ -144,7 +145,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn object(&self, name: &str) -> Result<Option<Fields<'a>>, ApiError> {
         let path = self.path(name);
         self.typed(name, "an object", |value| {
-            value.as_object().map(|map| Fields { map, path, known: None })
+            object(value).map(|map| Fields { map, path, known: None })
         })
     }
 
@@ -154,7 +155,7 @@ impl<'a> Fields<'a> {
         name: &str,
         range: impl RangeBounds<f64>,
     ) -> Result<Option<f32>, ApiError> {
-        let Some(number) = self.typed(name, "a number", Value::as_f64)? else { return Ok(None) };
+        let Some(number) = self.typed(name, "a number", digits::as_f64)? else { return Ok(None) };
         if number.is_finite() && range.contains(&number) {
             return Ok(Some(number as f32));
         }
@@ -249,6 +250,11 @@ pub(crate) fn wrong_type(path: impl Into<String>, wanted: &str, value: &Value) -
     ApiError::field(path, message)
 }
 
+/// The object that a value is. Numbers with more digits than a machine's are none.
+fn object(value: &Value) -> Option<&Map<String, Value>> {
+    value.as_object().filter(|_| digits::of(value).is_none())
+}
+
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -256,6 +262,7 @@ fn kind(value: &Value) -> &'static str {
         Value::Number(_) => "a number",
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
+        Value::Object(_) if object(value).is_none() => "a number",
         Value::Object(_) => "an object",
     }
 }

@@ -1,5 +1,5 @@
 //! Reads a body into a JSON value, strictly: valid UTF-8, bounded depth, no field twice. Not a
-//! check of meaning; that is `fields.rs`.
+//! check of meaning; that is `fields.rs`. Whole numbers keep their digits, as `text::digits` has them.
 //!
 //! Depth is measured by a loop over the bytes before anything recursive sees the value, so a small
 //! body of brackets cannot exhaust the stack of the parser, a template or a schema walker.
@@ -33,7 +33,10 @@ pub(crate) fn parse(body: &[u8]) -> Result<Value, ApiError> {
             return Err(invalid(body, at, message));
         }
     }
-    let Strict(value) = serde_json::from_str(text).map_err(|error| {
+    let kept = text::digits::kept(text);
+    // An error has the place in what was sent.
+    let read = serde_json::from_str(&kept).or_else(|_| serde_json::from_str(text));
+    let Strict(value) = read.map_err(|error: serde_json::Error| {
         let at = offset(body, error.line(), error.column());
         let message = format!(
             "the body is not valid JSON: {error} (NaN and Infinity are not JSON; a field may \

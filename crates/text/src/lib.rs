@@ -4,6 +4,7 @@
 //! the clock or the file system: all of those come in as arguments.
 
 mod detokenize;
+pub mod digits;
 mod encode;
 mod eos;
 mod error;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::message::{Content, Message, Role};
 use crate::template::{DeveloperRole, SystemPlace, Template};
-use crate::{Error, ToolCall};
+use crate::{Error, ToolCall, digits};
 
 /// Between texts that are merged into one message.
 const BETWEEN: &str = "\n\n";
@@ -19,6 +19,7 @@ const BILLING_LINE: &str = "x-anthropic-billing-header:";
 /// - Content becomes a string: null and absent are empty, parts are joined.
 /// - Billing lines that lead a system text are left out.
 /// - Arguments of tool calls become objects: strings are parsed, empty ones are `{}`.
+///   Whole numbers keep their digits.
 /// - `developer` becomes `system` where the template does not know it.
 /// - Leading system messages become one; where the template knows no system messages, the first
 ///   user message gets them. Late ones stay in place where the template prints them, else they
@@ -81,11 +82,11 @@ fn parse_arguments(call: &mut ToolCall, message: usize, nth: usize) -> Result<()
     let parsed = match &call.arguments {
         Value::Null => Value::Object(Map::new()),
         Value::String(text) if text.trim().is_empty() => Value::Object(Map::new()),
-        Value::String(text) => serde_json::from_str(text)
+        Value::String(text) => digits::read(text)
             .map_err(|error| wrong(format!("not valid JSON ({error}); send a JSON object")))?,
         other => other.clone(),
     };
-    if !parsed.is_object() {
+    if !parsed.is_object() || digits::of(&parsed).is_some() {
         return Err(wrong("expected a JSON object, or a string that holds one".into()));
     }
     call.arguments = parsed;

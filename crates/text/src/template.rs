@@ -10,11 +10,11 @@ mod pyjson;
 mod pystr;
 mod source;
 mod time;
+mod whole;
 
 use std::sync::Arc;
 
-use minijinja::value::Serde;
-use minijinja::{Environment, Value as JinjaValue};
+use minijinja::Environment;
 use serde_json::{Map, Value};
 
 use crate::message::{ArgumentShape, BesideCalls, ContentShape, Message, ReasoningShape, Shapes};
@@ -178,8 +178,9 @@ impl Template {
         env.set_fuel(Some(limit));
         env.add_function("strftime_now", move |format: Arc<str>| now.strftime(&format));
         let template = env.get_template(name).map_err(|error| env::typed(&error, limit))?;
-        let context = JinjaValue::from(Serde(context));
-        template.render(context).map_err(|error| env::typed(&error, limit))
+        template
+            .render(whole::value(&Value::Object(context)))
+            .map_err(|error| env::typed(&error, limit))
     }
 }
 

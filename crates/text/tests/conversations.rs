@@ -151,13 +151,49 @@ fn tool_history_comes_as_clients_send_it() {
     check(json!({"times": 3, "tone": "low"}), with);
     check(json!(""), without);
     check(Value::Null, without);
-    for wrong in [json!("{\"times\": 3"), json!("[1]"), json!(7)] {
+    let long = "123456789012345678901234567890";
+    for wrong in [json!("{\"times\": 3"), json!("[1]"), json!(7), json!(long)] {
         let error = prompt(&template, history(wrong)).unwrap_err();
         assert!(
             matches!(error, Error::Message { ref path, .. }
             if path == "messages[1].tool_calls[0].function.arguments"),
             "{error}"
         );
+    }
+}
+
+/// Whole numbers are Python's, which have any length; fractions are its doubles.
+#[test]
+fn numbers_of_calls_keep_their_digits() {
+    let (digits, many) = ("123456789012345678901234567890", "7".repeat(700));
+    let arguments = "{\"a\": #, \"b\": [-#, -0, 1.50], \"c\": {\"d\": @}}"
+        .replace('#', digits)
+        .replace('@', &many);
+    let around = |template: &str| {
+        format!(
+            "{{% for m in messages %}}{{% for c in m.tool_calls or [] %}}{{% set a = c.function.arguments %}}{template}{{% endfor %}}{{% endfor %}}"
+        )
+    };
+    let tokenizer = tokenizer("bytelevel");
+    for (source, expected) in [
+        ("{{ a | tojson }}", "{\"a\": #, \"b\": [-#, 0, 1.5], \"c\": {\"d\": @}}"),
+        ("{{ a.b }} {{ a.c }}", "[-#, 0, 1.5] {'d': @}"),
+        ("{{ a.a }} {{ 'n=' ~ a.c.d }} {{ a.b[0] | string }}", "# n=@ -#"),
+        (
+            "{{ a.a is number }} {{ a.a is integer }} {{ a.a is float }} {{ a.a is string }} \
+             {{ a.a is mapping }} {{ a.a is sequence }} {{ a.a is callable }} {{ a.a is iterable }}",
+            "True True False False False False False False",
+        ),
+        (
+            "{% for k, v in a | items %}{{ k }}={{ v | tojson if v is mapping else v }};{% endfor %}",
+            "a=#;b=[-#, 0, 1.5];c={\"d\": @};",
+        ),
+        ("{% if a.a and a.a == a['a'] %}yes{% endif %}", "yes"),
+    ] {
+        let template = template(&around(source), &tokenizer);
+        let expected = expected.replace('#', digits).replace('@', &many);
+        let text = prompt(&template, history(json!(arguments))).unwrap();
+        assert_eq!(text, expected, "{source}");
     }
 }
 

@@ -129,6 +129,7 @@ async fn digits_stay_as_they_are() {
     }
 }
 
+/// Case V07.
 #[tokio::test]
 async fn responses_are_items_that_do_not_mix() {
     let function = |kind: &str, name: &str| json!({"type": kind, "name": name});

@@ -76,6 +76,7 @@ async fn routes(app: &App) -> Vec<(String, String)> {
     routes
 }
 
+/// Case V10.
 #[tokio::test]
 async fn every_route_needs_a_key_unless_it_is_open() {
     let app = locked();

@@ -186,6 +186,34 @@ async fn a_named_tool_is_called_once() {
     assert_eq!(reply["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "ping");
 }
 
+/// Case V03: a call of a tool that the model was not shown is what it says.
+#[tokio::test]
+async fn none_leaves_no_tools_and_no_calls() {
+    const SHOWN: &str = "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}\
+        {% for m in messages %}{{ m.content }}{% endfor %}\
+        {# <tool_call>{{ tool_call.name }}</tool_call> #}";
+    let call = "<tool_call>{\"name\":\"feed\",\"arguments\":{}}</tool_call>";
+    let tools = json!([{"type": "function", "function": {"name": "feed"}}]);
+    for (choice, shown) in [("none", false), ("auto", true)] {
+        let mut script = Script::says(&[call]);
+        script.template = Some(SHOWN);
+        let heard = script.heard.clone();
+        let app = script.app();
+        let more = json!({"tools": tools, "tool_choice": choice});
+        let reply = post(&app, CHAT, &chat(more)).await.ok();
+        let prompt = heard.lock().unwrap().clone();
+        assert_eq!(prompt.len() > "Hi".len() + 3, shown, "{choice} {prompt:?}");
+        let choice = &reply["choices"][0];
+        let calls = choice["message"]["tool_calls"].as_array().map_or(0, Vec::len);
+        assert_eq!(calls, usize::from(shown), "{reply}");
+        if !shown {
+            assert_eq!(choice["message"]["content"], call);
+            assert_eq!(choice["finish_reason"], "stop");
+        }
+    }
+}
+
+/// Case V03: (e).
 #[tokio::test]
 async fn prose_becomes_a_call_where_one_is_required() {
     let app = Script::says(&["Sure", ", here", " you", " are"]).app();

@@ -69,6 +69,7 @@ async fn a_whole_answer_has_the_shape_of_the_api() {
     assert_eq!(cut["output"][0]["status"], "incomplete");
 }
 
+/// Case V07: the events of a message.
 #[tokio::test]
 async fn events_are_numbered_and_in_order() {
     let events = ducks(json!({"stream": true})).await.events();
@@ -145,7 +146,7 @@ const TOOLS: &str = "{%- for t in tools or [] -%}[{{ t.function.name }}:\
     {%- for c in m.tool_calls or [] -%}[{{ c.id }} {{ c.function.name }}\
     {{ c.function.arguments | tojson }}]{%- endfor -%}{{ m.tool_call_id }}{%- endfor -%}";
 
-/// What Codex sends: tools of every kind, and all items of an earlier turn.
+/// Case V06. What Codex sends: tools of every kind, and all items of an earlier turn.
 #[tokio::test]
 async fn items_and_tools_reach_the_template_like_a_chats() {
     let empty = json!({"type": "object", "properties": {}});

@@ -25,6 +25,7 @@ fn check_shape(frames: &[Value]) -> (String, Vec<Value>) {
     (reason(&frames[ends[0]]).unwrap(), after.to_vec())
 }
 
+/// Case V02.
 #[tokio::test]
 async fn a_chat_stream_has_the_shape_clients_expect() {
     let reply = ducks(CHAT, chat(json!({"stream": true}))).await;
@@ -46,6 +47,7 @@ async fn a_chat_stream_has_the_shape_clients_expect() {
     assert_eq!(whole["usage"]["completion_tokens"], 3);
 }
 
+/// Case V02: (a) and (b).
 #[tokio::test]
 async fn usage_comes_once_and_only_if_asked_for() {
     for path in [CHAT, PLAIN] {
@@ -67,6 +69,7 @@ async fn usage_comes_once_and_only_if_asked_for() {
     }
 }
 
+/// Case V02: (c).
 #[tokio::test]
 async fn the_length_limit_is_told() {
     for path in [CHAT, PLAIN] {

@@ -11,6 +11,7 @@ use super::bounds::{
 use super::numbers::counts_in;
 use super::plain::stricter;
 use super::{GrammarError, Strictness, refs};
+use crate::digits;
 
 /// Words that restrict nothing, and those that only hold what others refer to.
 const SILENT: [&str; 20] = [
@@ -97,6 +98,7 @@ pub(super) fn definition(number: usize) -> String {
 /// # Errors
 /// What is no schema, what cannot be enforced, and what is too large.
 pub(super) fn lower(root: &Value, strictness: Strictness) -> Result<Lowered, GrammarError> {
+    let root = &digits::rounded(root);
     let mut lowering = Lowering {
         root,
         closes: strictness == Strictness::Closed,

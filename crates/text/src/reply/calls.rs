@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::Part;
+use crate::digits;
 
 /// The tools of a request.
 #[derive(Clone, Debug, Default)]
@@ -155,7 +156,7 @@ impl CallWriter<'_> {
 
 /// The text is one JSON object.
 pub(crate) fn are_arguments(text: &str) -> bool {
-    serde_json::from_str::<Map<String, Value>>(text).is_ok()
+    digits::read(text).is_ok_and(|value| value.is_object() && digits::of(&value).is_none())
 }
 
 /// Each call among these parts has come to its end.

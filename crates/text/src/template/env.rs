@@ -2,10 +2,11 @@
 //! errors. Methods of Python's types are in `methods.rs`.
 
 use minijinja::syntax::SyntaxConfig;
+use minijinja::tests::{is_integer, is_number};
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, UndefinedBehavior};
 
-use super::{markup, methods, pyjson, pystr};
+use super::{markup, methods, pyjson, pystr, whole};
 use crate::Error;
 
 /// Deepest nesting of macros and recursive loops; schema printers need about a tenth.
@@ -58,12 +59,16 @@ pub(super) fn environment() -> Environment<'static> {
         None => Value::from(pystr::str(value)),
     });
     env.add_filter("pprint", |value: &Value| pystr::repr(value));
+    env.add_test("number", |value: &Value| whole::is_one(value) || is_number(value));
+    env.add_test("integer", |value: &Value| whole::is_one(value) || is_integer(value));
     env.add_test("sequence", |value: &Value| {
         matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
     });
     // Nothing can be walked over there, but what is not defined can.
     env.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
-    env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
+    env.add_test("callable", |value: &Value| {
+        value.kind() == ValueKind::Plain && !whole::is_one(value)
+    });
     env.add_function("raise_exception", raise_exception);
     env.add_function(markup::SUM, markup::sum);
     env

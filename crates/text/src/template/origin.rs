@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::{Map, Value};
 
-use crate::{AddedToken, Error, Prompt};
+use crate::{AddedToken, Error, Prompt, digits};
 
 /// Characters that no text should contain: Unicode keeps them for use inside a program.
 const NONCHARACTERS: std::ops::RangeInclusive<char> = '\u{FDD0}'..='\u{FDEF}';
@@ -204,6 +204,7 @@ impl Tokens {
 
     fn mark(&self, value: &Value, marks: &Marks, edges: Edges) -> Value {
         match value {
+            number if digits::of(number).is_some() => number.clone(),
             Value::String(text) => Value::String(self.mark_text(text, marks, edges)),
             Value::Array(list) => list.iter().map(|value| self.mark(value, marks, edges)).collect(),
             Value::Object(map) => map

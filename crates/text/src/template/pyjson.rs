@@ -4,7 +4,7 @@
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-use super::{origin, pystr};
+use super::{origin, pystr, whole};
 
 /// Deepest nesting; Python's own stack gives up near 1000.
 const DEPTH: usize = 200;
@@ -15,7 +15,7 @@ const MAX_INDENT: i64 = 64;
 /// `json.dumps(value, ensure_ascii=False)`.
 pub fn dumps(value: &serde_json::Value) -> String {
     let style = Style::default();
-    let value = Value::from(minijinja::value::Serde(value));
+    let value = whole::value(value);
     // The only failures are values that JSON cannot hold and absurd depth; these came as JSON.
     style.dumps(&value).unwrap_or_default()
 }
@@ -116,6 +116,7 @@ impl Style {
             ValueKind::Number => out.push_str(&number(value)),
             ValueKind::Seq | ValueKind::Iterable => return self.write_list(value, depth, out),
             ValueKind::Map => return self.write_dict(value, depth, out),
+            ValueKind::Plain if whole::is_one(value) => out.push_str(&value.to_string()),
             kind => return Err(wrong(format!("tojson: a value of kind {kind} is not JSON"))),
         }
         Ok(())

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::shape::typed;
 use super::spelling::{Arguments, Each, Nested, Spelling, ToldBy};
 use super::{CallParser, Opener, Step, Stop, ToolFormat};
+use crate::digits;
 use crate::reply::End;
 use crate::reply::calls::CallWriter;
 use crate::reply::cursor::{Cursor, Found};
@@ -153,7 +154,7 @@ impl<'a> Reader<'a> {
             }
             _ => {
                 let word = self.until(&[',', '}', ']']).trim();
-                match serde_json::from_str::<Value>(word) {
+                match digits::read(word) {
                     Ok(_) => out.push_str(word),
                     Err(_) => out.push_str(&typed::quoted(word)),
                 }

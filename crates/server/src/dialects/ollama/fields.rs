@@ -131,9 +131,8 @@ pub(super) fn template_kwargs(body: &Fields) -> Result<Map<String, Value>, ApiEr
 pub(super) fn keep_alive(body: &Fields) -> Result<Stay, ApiError> {
     let Some(value) = body.get("keep_alive") else { return Ok(Stay::Usual) };
     let seconds = match value {
-        Value::Number(seconds) => seconds.as_f64(),
         Value::String(text) => seconds(text),
-        _ => None,
+        value => text::digits::as_f64(value),
     };
     match seconds {
         None => Err(wrong_type("keep_alive", "seconds, or a time such as `5m`", value)),

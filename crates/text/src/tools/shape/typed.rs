@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::literal;
+use crate::digits;
 
 /// What a value is where the schema does not say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +54,7 @@ impl Types {
             Value::Bool(_) => Types::BOOLEAN,
             Value::Null => Types::NULL,
             Value::Array(_) => Types::ARRAY,
+            whole if digits::of(whole).is_some() => Types::INTEGER,
             Value::Object(_) => Types::OBJECT,
         }
     }
@@ -183,10 +185,10 @@ pub(crate) fn json(text: &str, types: Types, untyped: Untyped) -> String {
     if is_text(types, untyped) {
         return quoted(text);
     }
-    let parsed = serde_json::from_str::<Value>(trimmed).ok();
+    let parsed = digits::read(trimmed).ok();
     let fits = |value: &Value| {
         let own = match value {
-            Value::Number(_) => of_number(trimmed),
+            value if digits::as_f64(value).is_some() => of_number(trimmed),
             value => Types::of(value),
         };
         // A text where a text is allowed is taken as it is: `5` for `["integer", "string"]` is one.
@@ -247,7 +249,8 @@ fn whole(text: &str, value: &Value) -> Option<String> {
     {
         return Some(whole.to_owned());
     }
-    let number = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9e15)?;
+    let number =
+        digits::as_f64(value).filter(|number| number.fract() == 0.0 && number.abs() < 9e15)?;
     Some(format!("{number:.0}"))
 }
 
@@ -284,6 +287,8 @@ mod tests {
         check(json!({"type": "integer"}), "6e2", "600");
         let digits = "123456789012345678901234567890";
         check(json!({"type": "integer"}), digits, digits);
+        let many = "7".repeat(700);
+        check(json!({"type": "integer"}), &many, &many);
         check(json!({"type": "integer"}), &format!("{digits}.0"), digits);
         check(json!({"type": "integer"}), &format!("-{digits}"), &format!("-{digits}"));
         check(json!({"type": "number"}), digits, digits);

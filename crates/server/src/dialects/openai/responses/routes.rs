@@ -86,7 +86,7 @@ fn not_kept(id: &str) -> ApiError {
 
 fn told(done: Result<Value, ApiError>) -> Response {
     match done {
-        Ok(body) => endpoint::json(StatusCode::OK, &body),
+        Ok(body) => endpoint::json(StatusCode::OK, &text::digits::exact(&body)),
         Err(error) => error.into_response(),
     }
 }

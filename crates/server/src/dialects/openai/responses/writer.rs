@@ -1,7 +1,9 @@
 //! Answers of `/v1/responses`: a list of items, whole or as the events that build it. Both come from
 //! one state machine, so that they cannot differ. An item is complete before the next one begins.
 
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use text::digits::{self, exact};
 
 use super::tools::{Kind, Spelling, Spellings};
 use crate::answer::Head;
@@ -173,7 +175,7 @@ impl ResponsesWriter {
         event["type"] = kind.into();
         event["sequence_number"] = self.sequence.into();
         self.sequence += 1;
-        out.event(kind, &event);
+        out.event(kind, &exact(&event));
     }
 
     /// An event of the last item.
@@ -332,8 +334,17 @@ impl ResponsesWriter {
     }
 }
 
+/// An answer in one piece.
+pub(super) struct Response(Value);
+
+impl Serialize for Response {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        exact(&self.0).serialize(serializer)
+    }
+}
+
 impl Writer for ResponsesWriter {
-    type Reply = Value;
+    type Reply = Response;
 
     fn keep_alive(&mut self, head: &Head, out: &mut Frames) {
         match self.begun {
@@ -362,12 +373,12 @@ impl Writer for ResponsesWriter {
         }
     }
 
-    fn reply(mut self, head: &Head, events: Vec<Event>) -> Value {
+    fn reply(mut self, head: &Head, events: Vec<Event>) -> Response {
         let mut unseen = Frames::default();
         for event in events {
             self.frames(head, event, &mut unseen);
         }
-        self.response(head, None)
+        Response(self.response(head, None))
     }
 }
 
@@ -379,7 +390,7 @@ fn name(head: &Head) -> String {
 /// The text inside of the JSON that a custom tool is called with; the JSON itself if it is not what
 /// it should be.
 fn custom_input(arguments: &str) -> String {
-    let value: Option<Value> = serde_json::from_str(arguments).ok();
+    let value: Option<Value> = digits::read(arguments).ok();
     let input = value.as_ref().and_then(|value| value["input"].as_str());
     input.unwrap_or(arguments).to_owned()
 }

@@ -471,3 +471,15 @@ fn ids_are_the_models_own_where_it_gives_one() {
     let whole = Case::new("<|tool_call:begin|>", &weather()).any_cut(&text);
     assert!(whole.calls[0].0.starts_with("call_") && whole.calls[0].0.len() == 29, "{whole:?}");
 }
+
+/// Lines may end as they do on Windows, and a call may end right after its name.
+#[test]
+fn lines_may_end_otherwise() {
+    let case = Case::new(CODER, &weather());
+    let coder = formats().into_iter().find(|(name, ..)| *name == "qwen_coder").unwrap().2;
+    case.check(&coder.replace('\n', "\r\n"), "", "", &[paris()]);
+    // A call without arguments ends with its name, whether or not anything follows.
+    let mut case = Case::new("<arg_key>", &weather());
+    case.end = End::Cut;
+    case.check("<tool_call>get_time</tool_call>", "", "", &[("get_time", json!({}))]);
+}

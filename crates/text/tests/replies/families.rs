@@ -181,6 +181,9 @@ fn kimi_k3_speaks_in_sections() {
         argument("city", "string", "\n Paris \n")
     );
     case.check(&bare, "", "", &[("get_weather", json!({"city": "\n Paris \n"}))]);
+    // Where a value does not say what it is, the schema does.
+    let untyped = bare.replace(" type=\"string\"", "").replace("\n Paris \n", "12");
+    case.check(&untyped, "", "", &[("get_weather", json!({"city": "12"}))]);
 }
 
 /// Kimi K3 may also write all arguments as one object, as its templates do with arguments that are a text.
@@ -229,6 +232,8 @@ fn minimax_m3_nests_elements() {
         "meta": {"type": "object", "properties": {"n": {"type": "number"}, "tag": {"type": "string"}},
                  "additionalProperties": {"type": "boolean"}},
         "code": {"type": ["string", "null"]},
+        "either": {"type": ["string", "array"]},
+        "pair": {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}]},
         "free": {},
     });
     let mut recipe = tool("edit", schema);
@@ -260,6 +265,12 @@ fn minimax_m3_nests_elements() {
         "@<sizes>[1, 2]@</sizes>@<meta>{\"n\": 2}@</meta>",
         json!({"sizes": [1, 2], "meta": {"n": 2}}),
     );
+    // A list's elements may have other names, and each place of it a schema of its own.
+    check("@<sizes>@<size>1@</size>@<size>2@</size>@</sizes>", json!({"sizes": [1, 2]}));
+    check("@<pair>@<item>1@</item>@<item>2@</item>@</pair>", json!({"pair": ["1", 2]}));
+    check("@<free>@<item>1@</item>@<b>2@</b>@</free>", json!({"free": {"item": 1, "b": 2}}));
+    // Where a text is allowed, nothing is an empty one.
+    check("@<either>@</either>", json!({"either": ""}));
     // Something that comes several times is a list.
     check("@<sizes>1@</sizes>@<sizes>2@</sizes>", json!({"sizes": [1, 2]}));
     check("@<meta>@<tag>a@</tag>@<tag>b@</tag>@</meta>", json!({"meta": {"tag": ["a", "b"]}}));
@@ -286,6 +297,10 @@ fn minimax_m3_nests_elements() {
     check(
         "@<title>@</title> ends @<b>it@</b>, @</invoke>\n@</tool_call> ends all@</title>@<sizes>@</sizes>",
         json!({"title": "@</title> ends @<b>it@</b>, @</invoke>\n@</tool_call> ends all".replace('@', N), "sizes": []}),
+    );
+    check(
+        "@<meta>@<tag>x@</meta> y@</tag>@</meta>",
+        json!({"meta": {"tag": "x@</meta> y".replace('@', N)}}),
     );
     // Digits stay as they are.
     let digits = "123456789012345678901234567890";

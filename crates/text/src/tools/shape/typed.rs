@@ -302,6 +302,13 @@ mod tests {
         check(json!({"type": "object"}), "{\"a\": 1}", "{\"a\": 1}");
         check(json!({"type": ["string", "null"]}), "null", "null");
         check(json!({"type": ["string", "integer"]}), "5", "\"5\"");
+        // Where a text is allowed, words and quotes are its own; where none is, quotes are JSON's.
+        check(json!({"type": ["string", "null"]}), "\"a\"", "\"\\\"a\\\"\"");
+        check(json!({"type": ["boolean", "string"]}), "True", "\"True\"");
+        check(json!({"type": "integer"}), "\"six\"", "\"six\"");
+        check(json!({"items": {}}), "['a']", "[\"a\"]");
+        let others = json!({"additionalProperties": {"type": "integer"}});
+        assert_eq!(types(Some(&others), "p"), Types::INTEGER);
         check(json!({"anyOf": [{"type": "array"}, {"type": "string"}]}), "[1]", "[1]");
         check(json!({"$ref": "#/$defs/n"}), "3", "3");
         check(json!({"enum": [1, 2]}), "2", "2");

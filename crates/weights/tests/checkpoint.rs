@@ -176,6 +176,20 @@ fn an_override_for_one_expert_says_nothing_about_another() {
     }
 }
 
+/// What is said of all experts holds for their stack, also where something else is said of one before.
+#[test]
+fn an_override_for_all_experts_goes_before_one_for_one() {
+    let scheme = |bits: u8| json!({"group_size": 64, "bits": bits});
+    let [one, all, stored] = ["experts.1.up_proj", "switch_mlp.up_proj", "experts.up_proj"]
+        .map(|part| format!("model.layers.0.mlp.{part}"));
+    let config = json!({"quantization": {
+        "group_size": 64, "bits": 4, one: scheme(8), all: scheme(6),
+    }});
+    let checkpoint = Checkpoint::from_tensors(config, packed(&stored, (2, 128), affine(6, 64)));
+    let packing = checkpoint.matrix(&stored, 2, 128).unwrap().packing;
+    assert_eq!(packing, Packing::Affine { bits: 6, group: 64, scale: Float::F32 });
+}
+
 #[test]
 fn an_override_that_disagrees_with_what_is_stored_is_an_error() {
     let name = "language_model.model.layers.0.mlp.up_proj";

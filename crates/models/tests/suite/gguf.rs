@@ -1,6 +1,8 @@
 //! Models in llama.cpp's files compute what transformers computes on their dequantised weights. The
 //! goldens come from `tools/goldens/gguf_logits.py`.
 
+use std::path::PathBuf;
+
 use backend::reference::Reference;
 use hearth_models::{Decoder, recipe};
 use weights::Checkpoint;
@@ -150,14 +152,46 @@ fn experts_of_a_width_of_their_own() {
     check("nemotron_h_latent");
 }
 
-/// Whether the file of a case is refused, by whoever notices, with another number under a key.
-fn is_refused_with(case: &str, key: &str, n: u32) -> bool {
+/// Where a key of a file begins.
+fn place_of(key: &str, bytes: &[u8]) -> usize {
+    let at = bytes.windows(key.len()).position(|part| part == key.as_bytes());
+    at.expect("the file has the key")
+}
+
+/// The file of a case with another number under a key.
+fn file_with(case: &str, key: &str, n: u32) -> (PathBuf, Vec<u8>) {
     let path = fixtures().join("gguf").join(format!("{case}.gguf"));
     let mut bytes = std::fs::read(&path).expect(case);
-    let at = bytes.windows(key.len()).position(|part| part == key.as_bytes());
     // Behind the key there is the number of its type, then its value.
-    let at = at.expect("the file has the key") + key.len() + 4;
+    let at = place_of(key, &bytes) + key.len() + 4;
     bytes[at..at + 4].copy_from_slice(&u32::to_le_bytes(n));
+    (path, bytes)
+}
+
+/// llama.cpp has 20 layers with keys and values of their own where a file does not say how many.
+#[test]
+fn layers_of_gemma3n_share_keys_as_llama_cpp_has_it() {
+    const KEY: &str = "gemma3n.attention.shared_kv_layers";
+    let (path, mut bytes) = file_with("gemma3n", "gemma3n.block_count", 24);
+    let end = place_of(KEY, &bytes) + KEY.len();
+    bytes[end - 1] = b'?';
+    let model = weights::gguf::from_bytes(&path, bytes.into()).expect("a config");
+    assert_eq!(model.config["num_kv_shared_layers"], 4);
+}
+
+/// Layers that slide may turn a part of their heads only.
+#[test]
+fn a_part_of_the_heads_of_gemma4_turns() {
+    let (path, bytes) = file_with("gemma4", "gemma4.rope.dimension_count_swa", 4);
+    let model = weights::gguf::from_bytes(&path, bytes.into()).expect("a model");
+    let sliding = &model.config["rope_parameters"]["sliding_attention"];
+    assert_eq!(sliding["partial_rotary_factor"], 0.25);
+    assert_eq!(recipe(&model.config).expect("a recipe").ropes[0].inv_freq.len(), 2);
+}
+
+/// Whether the file of a case is refused, by whoever notices, with another number under a key.
+fn is_refused_with(case: &str, key: &str, n: u32) -> bool {
+    let (path, bytes) = file_with(case, key, n);
     let Ok(model) = weights::gguf::from_bytes(&path, bytes.into()) else { return true };
     let Ok(spec) = recipe(&model.config) else { return true };
     Decoder::load(&spec, &model, &Reference).is_err()

@@ -1,10 +1,11 @@
 //! Every MLX packing computes the logits that mlx-lm computes. The goldens come from
 //! `tools/goldens/mlx_models.py`.
 
-use hearth_models::recipe;
-use weights::Checkpoint;
+use backend::reference::Reference;
+use hearth_models::{recipe, tiny};
+use weights::{Checkpoint, Dtype, Tensor};
 
-use crate::common::{Golden, fixtures, floats, tokens};
+use crate::common::{Golden, Runner, fixtures, floats, tokens};
 
 #[track_caller]
 pub(crate) fn check(case: &str) {
@@ -20,6 +21,32 @@ pub(crate) fn check(case: &str) {
         logits: floats(&folder.join("logits_kv16.f32")),
     };
     golden.check_all();
+}
+
+/// Whoever packs a head whose columns are to be of length one divides it before.
+#[test]
+fn a_packed_head_is_not_divided_again() {
+    let mut config = tiny::config("bailing_moe").expect("a tiny one");
+    let spec = recipe(&config).expect("a recipe");
+    config["quantization"] = serde_json::json!({"group_size": 64, "bits": 4});
+    let (rows, groups) = (spec.vocab, spec.hidden / 64);
+    let words: Vec<u8> = (0..rows * spec.hidden / 2).map(|i| (i * 37 + i / 5) as u8).collect();
+    let part = |end: &str| format!("lm_head.{end}");
+    let mut tensors = tiny::tensors(&spec, 3);
+    tensors.retain(|tensor| tensor.name != part("weight"));
+    let shape = [rows, spec.hidden / 8];
+    tensors.push(Tensor::new(part("weight"), &shape, Dtype::U32, words));
+    for (end, value) in [("scales", 0.25), ("biases", -2.0)] {
+        tensors.push(Tensor::from_f32(part(end), &[rows, groups], &vec![value; rows * groups]));
+    }
+    let said = |norm_head: bool| {
+        let mut config = config.clone();
+        config["norm_head"] = norm_head.into();
+        let spec = recipe(&config).expect("a recipe");
+        let checkpoint = Checkpoint::from_tensors(config, tensors.clone());
+        Runner::new(&Reference, &spec, &checkpoint).logits(&[1, 5, 3, 200], 4)
+    };
+    assert!(said(true) == said(false));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every setting that transformers reads from a config is read here too, or refused, and one that is
 //! left out means the same. What it reads comes from `tools/goldens/settings.py`.
 
+use hearth_models::recipe::{Bias, Branch, Correction, Ffn};
 use hearth_models::{ModelSpec, recipe, tiny};
 use serde_json::{Map, Value, json};
 
@@ -299,4 +300,26 @@ fn settings_of_published_configs_are_taken_as_they_are() {
             .extend(published.as_object().cloned().expect("one"));
         assert!(recipe(&config).expect(model_type) == plain, "{model_type}");
     }
+}
+
+/// Without a bias of their routers, those of MiniMax choose by the scores alone.
+#[test]
+fn a_router_without_a_bias_has_none() {
+    let small = tiny::config("minimax_m2").expect("a tiny config");
+    let spec = recipe(&with(&small, "use_routing_bias", json!(false))).expect("a recipe");
+    let is_plain = |branch: &Branch| match branch {
+        Branch::Ffn(Ffn::Moe(moe)) => moe.router.correction == Correction::Absent,
+        _ => true,
+    };
+    assert!(spec.layers.iter().flat_map(|layer| layer.branches()).all(is_plain));
+}
+
+/// Transformers gives ERNIE's head a bias where all projections have one.
+#[test]
+fn the_head_has_a_bias_where_all_have_one() {
+    let small = with(&tiny::config("ernie4_5_moe").expect("one"), "use_bias", json!(true));
+    let untied = with(&small, "tie_word_embeddings", json!(false));
+    assert_eq!(recipe(&untied).expect("a recipe").head_bias, Bias::Stored);
+    let error = recipe(&with(&small, "tie_word_embeddings", json!(true))).expect_err("tied");
+    assert!(error.to_string().contains("use_bias"), "{error}");
 }

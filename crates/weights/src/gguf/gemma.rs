@@ -234,3 +234,18 @@ fn share(part: usize, all: usize) -> f64 {
     let share = part as f64 / all as f64;
     if share * (all as f64) < part as f64 { share.next_up() } else { share }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    /// Who reads a share takes so much of all, rounded down.
+    #[test]
+    fn a_share_gives_its_part_back() {
+        for all in 1..=512usize {
+            for part in 0..=all {
+                assert_eq!((share(part, all) * all as f64) as usize, part, "{part} of {all}");
+            }
+        }
+    }
+}

@@ -325,6 +325,51 @@ fn slips_are_forgiven_where_the_tool_is_known() {
     );
 }
 
+/// The last value's end is left out, a slip of small models: it is where the call's end is, be there blanks
+/// after it or not, be the value a text that goes on to the client or not.
+#[test]
+fn the_end_of_the_last_value_may_be_left_out() {
+    let ends = [
+        "</parameter>",
+        "</｜DSML｜parameter>",
+        "</arg_value>",
+        "</arg_value:opensource>",
+        "</longcat_arg_value>",
+        "</param>",
+    ];
+    let mut seen = 0;
+    for (name, template, call) in formats() {
+        for end in ends.into_iter().filter(|end| call.contains(end)) {
+            let (before, after) = call.rsplit_once(end).unwrap();
+            for text in [format!("{before}{after}"), format!("{before}{after}\n")] {
+                let whole = Case::new(template, &weather()).any_cut(&text);
+                let [(_, _, arguments, true)] = &whole.calls[..] else {
+                    panic!("{name}: {whole:?}")
+                };
+                let arguments: Value = serde_json::from_str(arguments).unwrap();
+                assert_eq!(arguments, paris().1, "{name}: {text:?}");
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 9, "formats with values between tags");
+    let begin = "<tool_call>\n<function=get_weather>\n<parameter=city>\n";
+    for (rest, city) in [
+        ("Paris\n</function>\n</tool_call>\n", "Paris"),
+        ("Paris</function></tool_call>", "Paris"),
+        ("Paris\n</tool_call>", "Paris"),
+        // What goes on is a text that speaks of such tags.
+        ("</function> ends it\n</parameter>\n</function>\n</tool_call>", "</function> ends it"),
+        ("a</tool_call>\n</parameter>\n</function>\n</tool_call>\n", "a</tool_call>"),
+        ("</function>\n</tool_call> b\n</function>\n</tool_call>", "</function>\n</tool_call> b"),
+    ] {
+        let whole = Case::new(CODER, &weather()).any_cut(&format!("{begin}{rest}"));
+        let [(_, _, arguments, true)] = &whole.calls[..] else { panic!("{rest:?}: {whole:?}") };
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        assert_eq!(arguments, json!({ "city": city }), "{rest:?}");
+    }
+}
+
 #[test]
 fn unknown_names_and_broken_calls_are_text() {
     let case = Case::new(HERMES, &weather());

@@ -387,7 +387,7 @@ impl XmlParser {
     }
 
     /// Reads on in a value. Its end is one only if what must follow an end follows it: a value may
-    /// hold the text of its own end.
+    /// hold the text of its own end. Where the end was left out, it is before what ends the answer.
     fn read_value(
         &self,
         input: &mut Cursor,
@@ -395,40 +395,70 @@ impl XmlParser {
         ends: &'static [&'static str],
     ) -> Result<Value, Wait> {
         loop {
-            match input.find(ends) {
-                Found::Tag { at, which } => {
-                    let len = ends[which].len();
-                    match self.goes_on(input, at + len) {
-                        Ok(true) => {
-                            self.take_value(input, at, out);
-                            input.skip(len);
-                            return Ok(Value::Whole);
-                        }
-                        Ok(false) => out.push_str(&input.take(at + len)),
-                        Err(Wait) => {
-                            self.take_safe(input, at, out);
-                            return Err(Wait);
-                        }
-                    }
+            let (at, next) = self.next(input, ends);
+            let ends_here = match next {
+                Next::End(len) => self.goes_on(input, at + len),
+                Next::Frame(_) => self.is_tail(input, at),
+                Next::Nothing if input.has_ended() => Ok(true),
+                Next::Nothing => Err(Wait),
+            };
+            match (ends_here, next) {
+                (Err(Wait), _) => {
+                    self.take_safe(input, at, out);
+                    return Err(Wait);
                 }
-                Found::None { safe } => match input.end() {
-                    None => {
-                        self.take_safe(input, safe, out);
-                        return Err(Wait);
-                    }
-                    Some(End::Cut) => {
-                        self.take_safe(input, safe, out);
-                        return Ok(Value::Cut);
-                    }
-                    Some(End::Model) => {
-                        let unclosed = self.without_tail(&input.rest()[..safe]);
-                        self.take_value(input, unclosed, out);
-                        input.skip(input.rest().len());
-                        return Ok(Value::Whole);
-                    }
-                },
+                (Ok(false), Next::End(len) | Next::Frame(len)) => {
+                    out.push_str(&input.take(at + len));
+                }
+                (Ok(true), Next::End(len)) => {
+                    self.take_value(input, at, out);
+                    input.skip(len);
+                    return Ok(Value::Whole);
+                }
+                _ if input.end() == Some(End::Cut) => {
+                    self.take_safe(input, at, out);
+                    return Ok(Value::Cut);
+                }
+                _ => {
+                    self.take_value(input, at, out);
+                    input.skip(input.rest().len());
+                    return Ok(Value::Whole);
+                }
             }
         }
+    }
+
+    /// What comes first in a value that may end it, and after how many bytes.
+    fn next(&self, input: &mut Cursor, ends: &'static [&'static str]) -> (usize, Next) {
+        let mut first = match input.find(ends) {
+            Found::Tag { at, which } => (at, Next::End(ends[which].len())),
+            Found::None { safe } => (safe, Next::Nothing),
+        };
+        for tags in [self.format.call_ends, self.format.closes] {
+            let frame = match input.find(tags) {
+                Found::Tag { at, which } => (at, Next::Frame(tags[which].len())),
+                Found::None { safe } => (safe, Next::Nothing),
+            };
+            if frame.0 < first.0 {
+                first = frame;
+            }
+        }
+        first
+    }
+
+    /// Whether after so many bytes call and section are closed, and the answer ends.
+    fn is_tail(&self, input: &Cursor, mut skip: usize) -> Result<bool, Wait> {
+        for tags in [self.format.call_ends, self.format.closes] {
+            if let Some(which) = input.one_of(skip, tags)? {
+                skip += tags[which].len();
+            }
+            let blanks = input.blanks_after(skip);
+            if input.rest().len() == skip + blanks {
+                return if input.has_ended() { Ok(true) } else { Err(Wait) };
+            }
+            skip += blanks;
+        }
+        Ok(false)
     }
 
     /// Whether after so many bytes comes what may follow a value.
@@ -470,18 +500,16 @@ impl XmlParser {
             Newlines::Kept | Newlines::Quoted => &last,
         });
     }
+}
 
-    /// The length of a value without the ends of call and section, where its own end was left out.
-    fn without_tail(&self, value: &str) -> usize {
-        let mut text = value;
-        for ends in [self.format.closes, self.format.call_ends] {
-            let trimmed = text.trim_end();
-            if let Some(cut) = ends.iter().find_map(|end| trimmed.strip_suffix(end)) {
-                text = cut;
-            }
-        }
-        text.len()
-    }
+/// What may end a value, with the bytes that it has.
+#[derive(Clone, Copy)]
+enum Next {
+    /// Its own end.
+    End(usize),
+    /// The end of the call or of all calls, where its own was left out.
+    Frame(usize),
+    Nothing,
 }
 
 /// How a value ended.

@@ -23,7 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   hearth eval default
   hearth eval ./model.gguf --needle 512,2048,8192 --calls 40 --json
-  hearth eval coder --bfcl BFCL_v4_simple_python.json --humaneval HumanEval.jsonl --run-model-code
+  hearth eval qwen2.5-0.5b-coder-q4_k_m --bfcl BFCL_v4_simple_python.json --humaneval HumanEval.jsonl --run-model-code
   hearth perplexity ./model-q4.gguf book.txt --against ./model-q8.gguf";
 
 /// Measure how often a model's answers are right

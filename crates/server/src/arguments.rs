@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 /// The object that arguments are, without blanks between its parts; an empty one if they cannot be read, as
 /// those of a call that was cut off.
 pub(crate) fn object(json: &str) -> Box<RawValue> {
-    let is_object = |value: Value| value.is_object() && text::digits::of(&value).is_none();
+    let is_object = |value: Value| text::digits::as_object(&value).is_some();
     let object = match text::digits::read(json).is_ok_and(is_object) {
         true => compact(json),
         false => "{}".to_owned(),

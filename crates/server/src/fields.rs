@@ -25,7 +25,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is not an object.
     pub(crate) fn body(value: &'a Value) -> Result<Fields<'a>, ApiError> {
-        match object(value) {
+        match digits::as_object(value) {
             Some(map) => Ok(Fields { map, path: String::new(), known: None }),
             None => Err(ApiError::new(
                 crate::ErrorKind::Invalid,
@@ -71,7 +71,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is not.
     pub(crate) fn at(value: &'a Value, path: String) -> Result<Fields<'a>, ApiError> {
-        match object(value) {
+        match digits::as_object(value) {
             Some(map) => Ok(Fields { map, path, known: None }),
             None => Err(wrong_type(path, "an object", value)),
         }
@@ -145,7 +145,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn object(&self, name: &str) -> Result<Option<Fields<'a>>, ApiError> {
         let path = self.path(name);
         self.typed(name, "an object", |value| {
-            object(value).map(|map| Fields { map, path, known: None })
+            digits::as_object(value).map(|map| Fields { map, path, known: None })
         })
     }
 
@@ -250,11 +250,6 @@ pub(crate) fn wrong_type(path: impl Into<String>, wanted: &str, value: &Value) -
     ApiError::field(path, message)
 }
 
-/// The object that a value is. Numbers with more digits than a machine's are none.
-fn object(value: &Value) -> Option<&Map<String, Value>> {
-    value.as_object().filter(|_| digits::of(value).is_none())
-}
-
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -262,7 +257,7 @@ fn kind(value: &Value) -> &'static str {
         Value::Number(_) => "a number",
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
-        Value::Object(_) if object(value).is_none() => "a number",
+        Value::Object(_) if digits::of(value).is_some() => "a number",
         Value::Object(_) => "an object",
     }
 }

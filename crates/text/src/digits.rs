@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 
 /// The one name in an object that stands for a number.
 const NAME: &str = "\u{0}digits";
@@ -53,6 +53,11 @@ pub fn read(json: &str) -> Result<Value, serde_json::Error> {
 pub fn of(value: &Value) -> Option<&str> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
     map.get(NAME)?.as_str().filter(|digits| is_long(digits))
+}
+
+/// The object that a value is, if it does not stand for a number.
+pub fn as_object(value: &Value) -> Option<&Map<String, Value>> {
+    value.as_object().filter(|_| of(value).is_none())
 }
 
 /// A number of any length, rounded to a double.

@@ -86,7 +86,7 @@ fn parse_arguments(call: &mut ToolCall, message: usize, nth: usize) -> Result<()
             .map_err(|error| wrong(format!("not valid JSON ({error}); send a JSON object")))?,
         other => other.clone(),
     };
-    if !parsed.is_object() || digits::of(&parsed).is_some() {
+    if digits::as_object(&parsed).is_none() {
         return Err(wrong("expected a JSON object, or a string that holds one".into()));
     }
     call.arguments = parsed;

@@ -156,7 +156,7 @@ impl CallWriter<'_> {
 
 /// The text is one JSON object.
 pub(crate) fn are_arguments(text: &str) -> bool {
-    digits::read(text).is_ok_and(|value| value.is_object() && digits::of(&value).is_none())
+    digits::read(text).is_ok_and(|value| digits::as_object(&value).is_some())
 }
 
 /// Each call among these parts has come to its end.

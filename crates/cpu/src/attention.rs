@@ -1,12 +1,14 @@
 //! Rotation and attention over pages.
 //!
-//! Each key head has its keys, block after block, and apart from them its values, so that a sequence
-//! with consecutive blocks is read from one place to the next. A block has its keys by column and
-//! its values by row:
+//! Blocks lie in runs of as many as a segment has. In a run each key head has its keys, block after
+//! block, and apart from them its values, so that a sequence with consecutive blocks is read from one
+//! place to the next; and what a short sequence needs is together, so that it takes few pages of the
+//! system's memory. A block has its keys by column and its values by row:
 //!
 //! ```text
-//! keys:   | head 0: block 0 [head_dim x BLOCK], block 1, ... | head 1: ...
-//! values: | head 0: block 0 [BLOCK x padded columns], ...    | head 1: ...
+//! run 0: | keys   | head 0: block 0 [head_dim x BLOCK], block 1, ... | head 1: ...
+//!        | values | head 0: block 0 [BLOCK x padded columns], ...    | head 1: ...
+//! run 1: ...
 //! ```
 //!
 //! Where values are the first columns of the keys, the keys lie as values do, once for both.
@@ -22,6 +24,8 @@
 //! after the other, or, where there are too few tiles for the threads, leaves each segment to a task
 //! of its own and merges what these found. Not here: the arithmetic, which is in `simd/ops.rs`.
 
+use std::ops::Range;
+
 use backend::ops::{AttentionLayer, AttentionOps, HeadNorm};
 use backend::{
     Attention, BlockId, DeviceError, KvFormat, KvGroup, NormOrder, NormSpan, Rope,
@@ -35,29 +39,30 @@ mod plan;
 mod walk;
 
 use crate::simd::{Keys, VALUE_PAD, Values, keys_len, values_len};
+use crate::zeros::Zeros;
 use crate::{Buf, Cpu, Staged, Vector};
 
 pub(crate) use plan::Plan;
 use walk::{Found, Walk};
 
+/// Blocks that lie side by side.
+const RUN: usize = 16;
 /// Positions of a segment. Longer ones are read faster, shorter ones are shared by more threads.
-const SEGMENT: usize = 16 * backend::BLOCK;
+const SEGMENT: usize = RUN * backend::BLOCK;
 
 /// Keys and values of one layer, and room to plan a pass in.
 pub struct Pages {
     format: KvFormat,
     /// Whose table says where its blocks are.
     group: KvGroup,
-    /// Keys by column, of one head after the other, then block by block. Empty where values are those
-    /// of the keys.
-    keys: Vec<u8>,
-    /// Values by row, likewise; or the keys whose columns they are.
-    values: Vec<u8>,
-    n_blocks: usize,
+    /// Run after run, as told above.
+    data: Zeros,
+    kv_heads: usize,
     head_dim: usize,
-    /// Columns of a head that are in `keys`: all or none.
+    /// Columns of a head that are among the keys by column: all, or none where values are those of the
+    /// keys.
     key_cols: usize,
-    /// Columns of a row of `values`.
+    /// Columns of a row of values, or of the keys whose columns they are.
     row_cols: usize,
     /// `row_cols` rounded up to whole vectors.
     value_cols: usize,
@@ -74,9 +79,35 @@ impl Pages {
         values_len(self.format, self.value_cols)
     }
 
-    /// Number of a block and head.
-    fn part(&self, block: u32, kv_head: usize) -> usize {
-        kv_head * self.n_blocks + block as usize
+    /// Bytes of a run's keys, of all heads.
+    fn run_keys(&self) -> usize {
+        self.kv_heads * RUN * self.key_len()
+    }
+
+    /// Bytes of a run.
+    fn run_len(&self) -> usize {
+        self.run_keys() + self.kv_heads * RUN * self.value_len()
+    }
+
+    /// Where the keys of a block and head are.
+    fn key_bytes(&self, block: u32, kv_head: usize) -> Range<usize> {
+        let (run, slot) = (block as usize / RUN, block as usize % RUN);
+        let start = run * self.run_len() + (kv_head * RUN + slot) * self.key_len();
+        start..start + self.key_len()
+    }
+
+    /// Where its values are.
+    fn value_bytes(&self, block: u32, kv_head: usize) -> Range<usize> {
+        let (run, slot) = (block as usize / RUN, block as usize % RUN);
+        let values = run * self.run_len() + self.run_keys();
+        let start = values + (kv_head * RUN + slot) * self.value_len();
+        start..start + self.value_len()
+    }
+
+    /// The keys and the values of a run: for each head those of all its blocks.
+    fn run_mut(&mut self, run: usize) -> (&mut [u8], &mut [u8]) {
+        let (start, len, keys) = (run * self.run_len(), self.run_len(), self.run_keys());
+        self.data[start..start + len].split_at_mut(keys)
     }
 
     /// Columns of a query as it meets the keys.
@@ -86,16 +117,12 @@ impl Pages {
 
     /// Keys of a block and head, by column.
     fn keys(&self, block: u32, kv_head: usize) -> Keys<'_> {
-        let part = self.part(block, kv_head);
-        let keys = &self.keys[part * self.key_len()..][..self.key_len()];
-        Keys::new(self.format, self.key_cols, keys)
+        Keys::new(self.format, self.key_cols, &self.data[self.key_bytes(block, kv_head)])
     }
 
     /// Values of a block and head, by row.
     fn values(&self, block: u32, kv_head: usize) -> Values<'_> {
-        let part = self.part(block, kv_head);
-        let values = &self.values[part * self.value_len()..][..self.value_len()];
-        Values::new(self.format, self.value_cols, values)
+        Values::new(self.format, self.value_cols, &self.data[self.value_bytes(block, kv_head)])
     }
 }
 
@@ -110,13 +137,12 @@ impl AttentionOps for Cpu {
             ValuesOf::OfKeys(_) => (0, head_dim),
         };
         let value_cols = row_cols.next_multiple_of(VALUE_PAD);
-        let zeros = |len| vec![0; n_blocks * kv_heads * len];
+        let block_len = keys_len(format, key_cols) + values_len(format, value_cols);
         Pages {
             format,
             group: spec.group(),
-            keys: zeros(keys_len(format, key_cols)),
-            values: zeros(values_len(format, value_cols)),
-            n_blocks,
+            data: Zeros::new(n_blocks.next_multiple_of(RUN) * kv_heads * block_len),
+            kv_heads,
             head_dim,
             key_cols,
             row_cols,

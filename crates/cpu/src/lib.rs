@@ -19,6 +19,7 @@ mod rounded;
 mod rows;
 mod simd;
 mod streams;
+mod zeros;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use backend::{Attention, BLOCK, Values};
 
-use super::Pages;
 use super::entry::Entry;
+use super::{Pages, RUN};
 use crate::{Buf, Cpu, Staged};
 
 /// Numbers below which a region of the pool costs more than it saves.
@@ -27,7 +27,7 @@ pub(super) struct Write {
 pub(super) struct Writes {
     /// Ascending by block.
     blocks: Vec<Write>,
-    /// Number of every head's part of each of them in the pages, head after head.
+    /// For those of one run, number of every head's part of each of them in the run, head after head.
     parts: Vec<usize>,
 }
 
@@ -37,10 +37,8 @@ thread_local! {
 }
 
 impl Writes {
-    fn plan(&mut self, spec: &Attention, pages: &Pages, batch: &Staged) {
-        let n_blocks = pages.n_blocks;
+    fn plan(&mut self, pages: &Pages, batch: &Staged) {
         self.blocks.clear();
-        self.parts.clear();
         for span in &batch.spans {
             let (mut row, mut position) = (span.rows.start, span.start);
             while row < span.rows.end {
@@ -52,10 +50,6 @@ impl Writes {
             }
         }
         self.blocks.sort_unstable_by_key(|write| write.block);
-        for kv_head in 0..spec.kv_heads {
-            let part = |write: &Write| kv_head * n_blocks + write.block;
-            self.parts.extend(self.blocks.iter().map(part));
-        }
     }
 
     /// Stores the keys and values of `[q | k | v]` rows.
@@ -67,35 +61,52 @@ impl Writes {
         pages: &mut Pages,
         batch: &Staged,
     ) {
-        self.plan(spec, pages, batch);
-        let (key_len, value_len) = (pages.key_len(), pages.value_len());
-        let (kernels, format, value_cols) = (cpu.kernels, pages.format, pages.value_cols);
-        let store = |i: usize, keys: &mut [u8], values: &mut [u8]| {
-            let write = &self.blocks[i % self.blocks.len()];
-            let kv_head = i / self.blocks.len();
-            ENTRY.with_borrow_mut(|entry| {
-                for (row, slot) in write.rows.clone().zip(write.slot..) {
-                    let (k, v) = qkv.row(row)[spec.q_cols()..].split_at(spec.k_cols());
-                    let k = &k[kv_head * spec.head_dim..][..spec.head_dim];
-                    let by_row = match spec.values {
-                        Values::Own(cols) => {
-                            entry.put_key(kernels, format, (keys, slot), k);
-                            &v[kv_head * cols..][..cols]
-                        }
-                        Values::OfKeys(_) => k,
-                    };
-                    entry.put_value(kernels, format, (values, slot, value_cols), by_row);
-                }
-            });
-        };
-        let (keys, values) = (&mut pages.keys, &mut pages.values);
-        if batch.n_rows() * spec.k_cols() >= ALONE {
-            let (keys, values) = ((&mut keys[..], key_len), (&mut values[..], value_len));
-            return cpu.pool.zip_some_chunks(&self.parts, keys, values, store);
+        self.plan(pages, batch);
+        let Writes { blocks, parts } = self;
+        for writes in blocks.chunk_by(|a, b| a.block / RUN == b.block / RUN) {
+            parts.clear();
+            for kv_head in 0..spec.kv_heads {
+                parts.extend(writes.iter().map(|write| kv_head * RUN + write.block % RUN));
+            }
+            store(cpu, qkv, spec, pages, (writes, parts));
         }
-        for (i, part) in self.parts.iter().enumerate() {
-            let keys = &mut keys[part * key_len..][..key_len];
-            store(i, keys, &mut values[part * value_len..][..value_len]);
-        }
+    }
+}
+
+/// Stores the rows that go to the blocks of one run.
+fn store(
+    cpu: &Cpu,
+    qkv: &Buf,
+    spec: &Attention,
+    pages: &mut Pages,
+    (writes, parts): (&[Write], &[usize]),
+) {
+    let (key_len, value_len) = (pages.key_len(), pages.value_len());
+    let (kernels, format, value_cols) = (cpu.kernels, pages.format, pages.value_cols);
+    let store = |i: usize, keys: &mut [u8], values: &mut [u8]| {
+        let (kv_head, write) = (i / writes.len(), &writes[i % writes.len()]);
+        ENTRY.with_borrow_mut(|entry| {
+            for (row, slot) in write.rows.clone().zip(write.slot..) {
+                let (k, v) = qkv.row(row)[spec.q_cols()..].split_at(spec.k_cols());
+                let k = &k[kv_head * spec.head_dim..][..spec.head_dim];
+                let by_row = match spec.values {
+                    Values::Own(cols) => {
+                        entry.put_key(kernels, format, (keys, slot), k);
+                        &v[kv_head * cols..][..cols]
+                    }
+                    Values::OfKeys(_) => k,
+                };
+                entry.put_value(kernels, format, (values, slot, value_cols), by_row);
+            }
+        });
+    };
+    let (keys, values) = pages.run_mut(writes[0].block / RUN);
+    let n_rows: usize = writes.iter().map(|write| write.rows.len()).sum();
+    if n_rows * spec.k_cols() >= ALONE {
+        return cpu.pool.zip_some_chunks(parts, (keys, key_len), (values, value_len), store);
+    }
+    for (i, part) in parts.iter().enumerate() {
+        let keys = &mut keys[part * key_len..][..key_len];
+        store(i, keys, &mut values[part * value_len..][..value_len]);
     }
 }

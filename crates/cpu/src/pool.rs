@@ -1,8 +1,9 @@
 //! The threads of the device: started once, spinning for a moment between regions, then parked.
 //!
 //! A region is `n_tasks` calls of one closure. Each thread has a share of neighbouring tasks, and
-//! helps the others when it is done; the caller takes part and returns when all are done. Starting a region neither allocates nor locks. Which thread runs which
-//! task is chance, so a task must not care: every result of this crate depends on its index alone.
+//! helps the others when it is done; the caller takes part and returns when all are done. Starting a
+//! region neither allocates nor locks. Which thread runs which task is chance, so a task must not
+//! care: every result of this crate depends on its index alone.
 //!
 //! Regions that write share one slice out so that no two tasks hold the same element; the proofs of
 //! that live here, so that ops stay safe code.
@@ -365,7 +366,7 @@ impl Shared {
     /// Returns as soon as the worker's seat is open; false when the pool is to stop.
     fn wait(&self, index: usize) -> bool {
         let seat = &self.seats[index];
-        let started = Instant::now();
+        let mut started = Instant::now();
         while !self.stop.load(SeqCst) {
             for _ in 0..64 {
                 if seat.state.load(SeqCst) == OPEN {
@@ -386,6 +387,8 @@ impl Shared {
             // Also where it did not come to sleep. Whoever wakes it may still be about to send it away; then
             // it stays away until its next rest, which costs nothing but freedom.
             self.places.set_free();
+            // Waking up may take longer than the region it was for. The next ones come at once.
+            started = Instant::now();
         }
         false
     }

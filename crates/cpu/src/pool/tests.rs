@@ -171,3 +171,24 @@ fn workers_are_tied_to_no_processor() {
     };
     assert!((0..50).any(|_| is_free()));
 }
+
+/// A worker that wakes up too late for the region it was woken for stays awake for the next ones.
+#[test]
+fn whoever_wakes_up_waits_again() {
+    let pool = Pool::new(2);
+    let parked = &pool.shared.parked[0];
+    let wait_for_rest = || {
+        while !parked.load(SeqCst) {
+            std::thread::yield_now();
+        }
+    };
+    for _ in 0..200 {
+        wait_for_rest();
+        // Long enough for it to sleep, not only to be about to.
+        std::thread::sleep(std::time::Duration::from_micros(50));
+        let woken = std::time::Instant::now();
+        pool.run(2, &|_| ());
+        wait_for_rest();
+        assert!(woken.elapsed() >= super::SPIN, "it went back to sleep at once");
+    }
+}

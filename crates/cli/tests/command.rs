@@ -128,6 +128,20 @@ fn info_for_people_and_for_programs_says_the_same() {
     assert_eq!(text.lines().next().unwrap(), format!("path           {model}"));
 }
 
+/// Also where a model has so few tokens that random prompts would soon begin alike.
+#[test]
+fn the_cache_helps_no_run_of_a_benchmark() {
+    let home = Home::new();
+    let model = home.path().join("model");
+    write_model(&model);
+    let model = model.to_str().unwrap();
+    let args = ["bench", model, "--prompt", "4", "--gen", "0", "--runs", "60", "--json"];
+    let out = home.run(&args, &[]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let rows: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(rows[0]["tok_s_runs"].as_array().unwrap().len(), 60);
+}
+
 /// One that is not whole is a note.
 #[test]
 fn info_tells_of_draft_heads() {

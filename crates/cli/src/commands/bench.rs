@@ -165,6 +165,8 @@ impl Cell {
 pub(super) struct Bench {
     engine: Handle,
     vocab: usize,
+    /// Prompts so far.
+    prompts: usize,
     state: u64,
 }
 
@@ -172,7 +174,7 @@ impl Bench {
     /// Loads it.
     pub(super) fn new(opened: &Opened, load: &LoadArgs) -> Result<Bench> {
         let engine = opened.engine(&load.device()?)?;
-        Ok(Bench { engine, vocab: opened.spec.vocab, state: 0x9e37_79b9_7f4a_7c15 })
+        Ok(Bench { engine, vocab: opened.spec.vocab, prompts: 0, state: 0x9e37_79b9_7f4a_7c15 })
     }
 
     /// Tokens per second of one run.
@@ -192,7 +194,11 @@ impl Bench {
 
     fn answer(&mut self, n_prompt: usize, max_tokens: usize) -> Result<Usage> {
         let (sink, answer) = engine::answer();
-        let prompt = (0..n_prompt).map(|_| self.random_token()).collect();
+        // No two begin alike, or the prefix cache would have a token of the later one.
+        let first = (self.prompts % self.vocab) as u32;
+        self.prompts += 1;
+        let prompt = (0..n_prompt).map(|i| if i == 0 { first } else { self.random_token() });
+        let prompt = prompt.collect();
         self.engine.submit(Request {
             prompt,
             max_tokens,

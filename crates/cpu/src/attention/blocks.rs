@@ -72,7 +72,6 @@ mod tests {
     use backend::ops::AttentionOps;
     use backend::{Attention, KvFormat, Values};
 
-    use super::*;
     use crate::attention::RUN;
     use crate::{Cpu, Options};
 

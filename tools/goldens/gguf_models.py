@@ -68,12 +68,22 @@ def llama3_factors():
     return np.array(out, np.float32), T.F32
 
 
+def sampling():
+    """What the converter makes of a generation_config.json, and what others add."""
+    return {"general.sampling.top_k": 64, "general.sampling.top_p": 0.95, "general.sampling.temp": 0.5,
+            "general.sampling.min_p": 0.0, "general.sampling.penalty_repeat": 1.25,
+            "general.sampling.penalty_last_n": 32, "general.sampling.xtc_probability": 0.25,
+            "general.sampling.xtc_threshold": 0.125, "general.sampling.mirostat": 2,
+            "general.sampling.sequence": "top_k;temperature", "tokenizer.ggml.suppress_tokens": [38, 7]}
+
+
 def write(path, arch, layer, top=(), tied=True, part=None, **values):
     w = GGUFWriter(path, arch)
     base = dict(context_length=512, embedding_length=HIDDEN, block_count=LAYERS, feed_forward_length=FFN)
     base |= {"attention.head_count": HEADS, "attention.head_count_kv": KV, "attention.key_length": DIM}
     for key, value in (base | values).items():
-        key = f"{arch}.{key.replace('__', '.')}"
+        key = key.replace("__", ".")
+        key = key if key.startswith(("general.", "tokenizer.")) else f"{arch}.{key}"
         if isinstance(value, bool):
             w.add_bool(key, value)
         elif isinstance(value, float):
@@ -119,7 +129,8 @@ def main():
     write(OUT / "qwen3moe.gguf", "qwen3moe", attention() | qk_norms() | moe(), tied=False, **experts, **small)
     post = {"post_attention_norm.weight": vector(HIDDEN), "post_ffw_norm.weight": vector(HIDDEN)}
     write(OUT / "gemma3.gguf", "gemma3", attention() | qk_norms() | dense() | post,
-          attention__sliding_window=16, rope__scaling__type="linear", rope__scaling__factor=8.0, **small)
+          attention__sliding_window=16, rope__scaling__type="linear", rope__scaling__factor=8.0, **small,
+          **sampling())
     qkv = {"attn_norm.weight": vector(HIDDEN), "attn_qkv.weight": matrix((HEADS + 2 * KV) * DIM, HIDDEN),
            "attn_output.weight": matrix(HIDDEN, HEADS * DIM), "ffn_norm.weight": vector(HIDDEN),
            "ffn_up.weight": matrix(2 * FFN, HIDDEN), "ffn_down.weight": matrix(HIDDEN, FFN)}

@@ -259,3 +259,25 @@ fn opening_a_later_part_points_to_the_first() {
     assert!(error.contains("opening part 2 of 2"), "{error}");
     assert!(error.contains("split-00001-of-00002.gguf"), "{error}");
 }
+
+/// What a file says of sampling has Transformers' names where there are any, and bad ids are refused.
+#[test]
+fn sampling_is_said_as_transformers_does() {
+    let expected = json!({
+        "temperature": 0.5, "do_sample": true, "top_k": 64, "top_p": 0.95, "min_p": 0.0,
+        "repetition_penalty": 1.25, "suppress_tokens": [38, 7],
+        "penalty_last_n": 32, "xtc_probability": 0.25, "xtc_threshold": 0.125, "mirostat": 2,
+    });
+    assert_eq!(open("gemma3").generation_config, Some(expected));
+    assert_eq!(open("qwen3").generation_config, Some(json!({})));
+
+    let file = std::fs::read(path("gemma3")).unwrap();
+    let ids = [38i32, 7].map(i32::to_le_bytes).concat();
+    let at: Vec<usize> = (0..file.len() - 8).filter(|&i| file[i..i + 8] == ids).collect();
+    let [at] = at[..] else { panic!("{at:?}") };
+    let mut bad = file;
+    bad[at..at + 4].copy_from_slice(&(-1i32).to_le_bytes());
+    let error = hearth_weights::gguf::from_bytes(Path::new("bad.gguf"), bad.into()).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("tokenizer.ggml.suppress_tokens: expected ids of tokens"), "{said}");
+}

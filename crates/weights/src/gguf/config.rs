@@ -1,5 +1,4 @@
-//! Writes the Hugging Face config.json and generation_config.json that a GGUF file's metadata stands
-//! for.
+//! Writes the Hugging Face config.json that a GGUF file's metadata stands for.
 //!
 //! Beyond Hugging Face's own keys there are some of ours, for what GGUF does to a model:
 //! - `activation_sparsity_scale`: for each layer of Gemma 3n, how many standard deviations above its mean a
@@ -473,42 +472,6 @@ fn llama3_rule(factors: &[f32], theta: f32) -> Option<Json> {
         "high_freq_factor": HIGH,
         "original_max_position_embeddings": original,
     }))
-}
-
-/// The generation_config.json of a file: what ends a text, and how its authors sample.
-pub(super) fn generation_config(metadata: &Metadata, stops: &[u64]) -> Result<Json, Error> {
-    let mut out = Map::new();
-    for (theirs, ours) in [("bos_token_id", "bos"), ("pad_token_id", "padding")] {
-        if let Some(id) = metadata.unsigned(&format!("tokenizer.ggml.{ours}_token_id"))? {
-            out.insert(theirs.into(), json!(id));
-        }
-    }
-    match stops {
-        [] => {}
-        [id] => {
-            out.insert("eos_token_id".into(), json!(id));
-        }
-        ids => {
-            out.insert("eos_token_id".into(), json!(ids));
-        }
-    }
-    for (theirs, ours) in [
-        ("temperature", "temp"),
-        ("top_p", "top_p"),
-        ("min_p", "min_p"),
-        ("repetition_penalty", "penalty_repeat"),
-    ] {
-        if let Some(x) = metadata.f32(&format!("general.sampling.{ours}"))? {
-            out.insert(theirs.into(), number(x));
-        }
-    }
-    if let Some(k) = metadata.unsigned("general.sampling.top_k")? {
-        out.insert("top_k".into(), json!(k));
-    }
-    if let Some(temperature) = out.get("temperature").and_then(Json::as_f64) {
-        out.insert("do_sample".into(), json!(temperature > 0.0));
-    }
-    Ok(Json::Object(out))
 }
 
 /// `x` with as few digits as name it among single-precision numbers: 1e-5, not 9.99999974e-6.

@@ -9,6 +9,7 @@ pub mod blocks;
 mod config;
 mod deepseek;
 mod gemma;
+mod generation;
 mod hybrids;
 pub mod metadata;
 mod names;
@@ -56,7 +57,7 @@ fn understand(path: &Path, file: File) -> Result<Checkpoint, Error> {
         path: path.to_owned(),
         format: Format::Gguf,
         config,
-        generation_config: Some(config::generation_config(metadata, &text.stops)?),
+        generation_config: Some(generation::generation_config(metadata, &text.stops)?),
         text: text.files,
         tensors,
         warnings: text.warnings,

@@ -9,7 +9,10 @@ import json
 import torch
 from transformers.generation.logits_process import (
     MinPLogitsWarper,
+    NoBadWordsLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
+    SuppressTokensAtBeginLogitsProcessor,
+    SuppressTokensLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -27,6 +30,12 @@ def logits_of(n, step, spread):
 def processors(case):
     if case.get("repetition_penalty", 1.0) != 1.0:
         yield RepetitionPenaltyLogitsProcessor(case["repetition_penalty"])
+    if case.get("bad_words_ids"):
+        yield NoBadWordsLogitsProcessor(case["bad_words_ids"], case.get("eos_token_id"))
+    if case.get("suppress_tokens"):
+        yield SuppressTokensLogitsProcessor(case["suppress_tokens"])
+    if case.get("begin_suppress_tokens"):
+        yield SuppressTokensAtBeginLogitsProcessor(case["begin_suppress_tokens"], case["n_prompt"])
     yield TemperatureLogitsWarper(case["temperature"])
     if case.get("top_k", 0) > 0:
         yield TopKLogitsWarper(case["top_k"])
@@ -72,6 +81,7 @@ def cases():
     small = {"n": 60, "step": 2741, "spread": 512, "history": [1]}
     large = {"n": 8000, "step": 4093, "spread": 512, "history": [5, 5, 9]}
     flat = {"n": 8000, "step": 2741, "spread": 4096, "history": [2]}
+    best = logits_of(60, 2741, 512)[0].topk(4).indices.tolist()
     for base in (small, large, flat):
         for temperature in (0.3, 1.0, 1.7):
             yield {**base, "temperature": temperature}
@@ -93,6 +103,14 @@ def cases():
             "top_p": 0.95,
             "min_p": 0.01,
         }
+    for settings in ({}, {"top_k": 3}, {"repetition_penalty": 1.3, "top_p": 0.9, "min_p": 0.001}):
+        base = {**small, "history": [4, 9, 1, 7, 9], "temperature": 0.8, **settings}
+        yield {**base, "suppress_tokens": [best[0], best[2], 9]}
+        yield {**base, "begin_suppress_tokens": best[:2], "n_prompt": 5}
+        yield {**base, "begin_suppress_tokens": best[:2], "n_prompt": 4}
+        yield {**base, "bad_words_ids": [[best[0]], [9, best[1]], [7, 9, best[2]], [4, 9, best[3]]]}
+        yield {**base, "bad_words_ids": [[best[0]], [9, best[0]], [best[1]]], "eos_token_id": [best[0], 3]}
+        yield {**base, "bad_words_ids": [[5, 4, 9, 1, 7, 9, best[0]], [4, 9, 1, 7, 9, best[1]]]}
 
 
 if __name__ == "__main__":

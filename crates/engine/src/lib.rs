@@ -46,7 +46,7 @@ pub use handle::{Handle, start, start_with_disk};
 pub use model::ModelExecutor;
 pub use refuse::{Bounds, Refused};
 pub use request::{Constraint, MAX_ALTERNATIVES, Request, RequestId, Sink};
-pub use sampler::{Sampling, Xtc};
+pub use sampler::{Sampling, Suppressed, Xtc};
 pub use sink::{Answer, AnswerSink, answer};
 pub use spread::Spread;
 pub use stats::{Blocks, Misses, Pace, Panes, Passes, States, Stats, Totals};

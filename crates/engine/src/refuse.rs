@@ -47,7 +47,7 @@ pub enum Refused {
     /// The prompt has no token.
     #[error("the prompt is empty")]
     Empty,
-    /// A token id, in the prompt or in the logit bias, that the model does not have.
+    /// A token id, in the prompt, in the logit bias or among the suppressed, that the model does not have.
     #[error("token {id} does not exist; the vocabulary has {vocab} tokens")]
     BadToken {
         /// The id.
@@ -101,10 +101,11 @@ impl Bounds {
             return Err(Refused::OutOfRange { field: "logprobs", range: "at most 20" });
         }
         request.sampling.check()?;
-        let biased = request.sampling.logit_bias.iter().map(|(id, _)| id);
-        let mut ids = request.prompt.iter().chain(biased);
-        match ids.find(|id| **id as usize >= self.vocab) {
-            Some(&id) => Err(Refused::BadToken { id, vocab: self.vocab }),
+        let biased = request.sampling.logit_bias.iter().map(|(id, _)| *id);
+        let suppressed = request.sampling.suppressed.tokens();
+        let mut ids = request.prompt.iter().copied().chain(biased).chain(suppressed);
+        match ids.find(|id| *id as usize >= self.vocab) {
+            Some(id) => Err(Refused::BadToken { id, vocab: self.vocab }),
             None => Ok(()),
         }
     }

@@ -115,9 +115,13 @@ impl Seq {
             // asked for it. The rows of those that are skipped so come with the next pass.
             let forced =
                 self.request.constraint.as_mut().filter(|_| self.request.logprobs.is_none());
+            let suppressed = &self.request.sampling.suppressed;
             match forced.and_then(|constraint| constraint.forced()) {
-                Some(next) => (id, logprob) = (next, None),
-                None => return Ok(None),
+                Some(next) if !suppressed.forbids(&self.tokens, self.n_prompt, next) => {
+                    (id, logprob) = (next, None);
+                }
+                // What is forced and suppressed leaves nothing, and the next draw says so.
+                Some(_) | None => return Ok(None),
             }
         }
     }

@@ -4,11 +4,12 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::*;
-use hearth_engine::{Answer, Failure, Limits, Sampling, Xtc};
+use hearth_engine::{Answer, Failure, Limits, Sampling, Suppressed, Xtc};
 use proptest::prelude::*;
 
 /// What happens to an engine, in order.
@@ -48,6 +49,16 @@ fn samplings() -> impl Strategy<Value = Sampling> {
             presence_penalty: 0.3,
             frequency_penalty: 0.2,
             logit_bias: vec![(3, -2.0), (5, 1.0)],
+            ..warm(seed)
+        }),
+        (0..4u64, 0..2).prop_map(move |(seed, greedy)| Sampling {
+            temperature: if greedy == 0 { 0.0 } else { 0.8 },
+            suppressed: Arc::new(Suppressed {
+                // Nothing that the grammar of small steps forces, since that ends an answer.
+                always: vec![3, 22],
+                first: vec![4, 5],
+                sequences: vec![vec![3, 4], vec![10, 11, 12]],
+            }),
             ..warm(seed)
         }),
     ]
@@ -154,10 +165,16 @@ proptest! {
     /// Tokens that are taken without a pass are those that the passes would have chosen.
     #[test]
     fn what_is_forced_is_what_would_be_chosen(
-        ask in asks(),
+        mut ask in asks(),
         last in 0..VOCAB as u32,
         hybrid: bool,
+        suppressed: bool,
     ) {
+        if suppressed {
+            let (always, sequences) = (vec![2, 8], vec![vec![12, 13]]);
+            let suppressed = Suppressed { always, sequences, ..Suppressed::default() };
+            ask.sampling.suppressed = Arc::new(suppressed);
+        }
         let toy = || if hybrid { Toy::hybrid(12, 4) } else { Toy::new(12) };
         let with = |says| {
             let small_steps = Some(SmallSteps { last, says });

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::*;
-use hearth_engine::{Answer, Engine, Failure, Miss, Refused, Sampling, StopReason, Usage};
+use hearth_engine::{
+    Answer, Engine, Failure, Miss, Refused, Sampling, StopReason, Suppressed, Usage,
+};
 
 fn prompt(n: usize, salt: u32) -> Vec<u32> {
     (0..n as u32).map(|i| (i * 5 + i / 7 + salt) % VOCAB as u32).collect()
@@ -253,6 +255,14 @@ fn what_can_never_be_answered_is_refused() {
     let off = Sampling::default;
     let bias = sampling(Sampling { logit_bias: vec![(99, 1.0)], ..off() });
     check(bias, Err(Refused::BadToken { id: 99, vocab: VOCAB }));
+    for (suppressed, expected) in [
+        (Suppressed { always: vec![3, 24], ..Suppressed::default() }, 24),
+        (Suppressed { first: vec![25], ..Suppressed::default() }, 25),
+        (Suppressed { sequences: vec![vec![1, 26]], ..Suppressed::default() }, 26),
+    ] {
+        let ask = sampling(Sampling { suppressed: Arc::new(suppressed), ..off() });
+        check(ask, Err(Refused::BadToken { id: expected, vocab: VOCAB }));
+    }
     for (bad, field) in [
         (Sampling { temperature: f32::NAN, ..off() }, "temperature"),
         (Sampling { temperature: -1.0, ..off() }, "temperature"),

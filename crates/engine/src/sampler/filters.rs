@@ -21,7 +21,8 @@ pub(super) fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }
 
-/// Changes the logits of tokens that were seen before, or that the request favours.
+/// Changes the logits of tokens that were seen before, that the request favours, or that the model's
+/// makers suppress.
 ///
 /// The repetition penalty looks at prompt and answer, or at the last so many tokens of both;
 /// presence and frequency look at the answer alone.
@@ -50,6 +51,7 @@ pub(super) fn adjust(
             logits[id] -= sampling.presence_penalty + sampling.frequency_penalty * n as f32;
         });
     }
+    sampling.suppressed.mask(history, n_prompt, logits);
 }
 
 /// Visits every distinct token with how often it occurs. `counts` is all zero before and after.

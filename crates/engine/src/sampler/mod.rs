@@ -7,19 +7,23 @@
 mod filters;
 mod logprobs;
 mod noise;
+mod suppressed;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use backend::TokenId;
 
 use crate::{Constraint, Refused, TokenLogprob};
 use filters::Candidate;
 use noise::Noise;
+pub use suppressed::Suppressed;
 
 /// How the tokens of an answer are chosen. The default always takes the likeliest.
 ///
 /// Applied in this order: [`Constraint`], logit bias, repetition penalty, presence and frequency
-/// penalty, temperature, top-k, top-p, min-p, XTC. What is left is sampled.
+/// penalty, [`Suppressed`], temperature, top-k, top-p, min-p, XTC. What is left is sampled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     /// Logits are divided by this. Zero takes the likeliest token, the lowest id among equals.
@@ -43,6 +47,8 @@ pub struct Sampling {
     pub frequency_penalty: f32,
     /// Added to logits.
     pub logit_bias: Vec<(TokenId, f32)>,
+    /// What the makers of the model want never to be chosen.
+    pub suppressed: Arc<Suppressed>,
     /// Two requests that are equal in everything give the same answer.
     pub seed: u64,
 }
@@ -71,6 +77,7 @@ impl Default for Sampling {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             logit_bias: Vec::new(),
+            suppressed: Arc::default(),
             seed: 0,
         }
     }
@@ -108,6 +115,7 @@ impl Sampling {
 
     fn adjusts(&self) -> bool {
         !self.logit_bias.is_empty()
+            || !self.suppressed.is_empty()
             || self.repetition_penalty != 1.0
             || self.presence_penalty != 0.0
             || self.frequency_penalty != 0.0

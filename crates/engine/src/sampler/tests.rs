@@ -21,14 +21,40 @@ fn settings(case: &Value) -> Sampling {
         top_p: number("top_p", 1.0),
         min_p: number("min_p", 0.0),
         repetition_penalty: number("repetition_penalty", 1.0),
+        suppressed: Arc::new(suppressed(case)),
         ..Sampling::default()
     }
 }
 
-/// Who passes, with probabilities, likeliest first.
+fn ids(value: &Value) -> Vec<TokenId> {
+    let all = value.as_array().into_iter().flatten();
+    all.map(|id| id.as_u64().unwrap() as TokenId).collect()
+}
+
+/// A word that is an end of text counts for nothing.
+fn suppressed(case: &Value) -> Suppressed {
+    let ends = ids(&case["eos_token_id"]);
+    let words = case["bad_words_ids"].as_array().into_iter().flatten().map(ids);
+    Suppressed {
+        always: ids(&case["suppress_tokens"]),
+        first: ids(&case["begin_suppress_tokens"]),
+        sequences: words.filter(|word| word.len() > 1 || !ends.contains(&word[0])).collect(),
+    }
+}
+
+/// Who passes, with probabilities, likeliest first. The history is all prompt.
 fn survivors(sampling: &Sampling, history: &[TokenId], logits: &[f32]) -> Vec<(TokenId, f64)> {
+    survivors_after(sampling, (history, history.len()), logits)
+}
+
+/// The same where the prompt has so many tokens of the history.
+fn survivors_after(
+    sampling: &Sampling,
+    (history, n_prompt): (&[TokenId], usize),
+    logits: &[f32],
+) -> Vec<(TokenId, f64)> {
     let mut logits = logits.to_vec();
-    filters::adjust(sampling, history, history.len(), &mut logits, &mut Vec::new());
+    filters::adjust(sampling, history, n_prompt, &mut logits, &mut Vec::new());
     let best = logits[argmax(&logits).unwrap() as usize];
     let mut left: Vec<Candidate> = Vec::new();
     filter(sampling, &logits, best, 0.0, &mut left);
@@ -55,17 +81,13 @@ fn assert_near(found: &[(TokenId, f64)], expected: &[(TokenId, f64)], what: &str
 fn the_filters_are_those_of_transformers() {
     let cases: Vec<Value> =
         serde_json::from_str(include_str!("../../tests/fixtures/sampling.json")).unwrap();
-    assert!(cases.len() > 60);
+    assert!(cases.len() > 80);
     for case in cases {
         let what = format!("{}", settings_only(&case));
         let logits = formula(&case);
-        let history: Vec<TokenId> = case["history"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|id| id.as_u64().unwrap() as TokenId)
-            .collect();
-        let found = survivors(&settings(&case), &history, &logits);
+        let history = ids(&case["history"]);
+        let n_prompt = case["n_prompt"].as_u64().map_or(history.len(), |n| n as usize);
+        let found = survivors_after(&settings(&case), (&history, n_prompt), &logits);
         assert_eq!(found.len() as u64, case["kept"].as_u64().unwrap(), "{what}");
         let sum: u64 = found.iter().map(|(id, _)| u64::from(*id)).sum();
         assert_eq!(sum, case["kept_sum_of_ids"].as_u64().unwrap(), "{what}");
@@ -158,6 +180,59 @@ fn penalties_are_as_documented() {
     // The bias first, so the repetition penalty sees its sum.
     let biased = Sampling { logit_bias: vec![(1, -4.0)], repetition_penalty: 2.0, ..off };
     check(biased, [0.5, -4.0, -4.0, 2.0]);
+}
+
+/// Neither a bias nor a grammar gives back what is suppressed, however the choice is made, and what the
+/// model thinks of it is told all the same.
+#[test]
+fn the_suppressed_is_never_chosen() {
+    struct Only(TokenId);
+    impl Constraint for Only {
+        fn mask(&mut self, logits: &mut [f32]) {
+            let all = logits.iter_mut().zip(0..);
+            all.filter(|(_, id)| *id != self.0).for_each(|(logit, _)| *logit = f32::NEG_INFINITY);
+        }
+        fn push(&mut self, _: TokenId) {}
+    }
+    let of = |suppressed| Sampling {
+        logit_bias: vec![(3, 100.0)],
+        suppressed: Arc::new(suppressed),
+        ..Sampling::default()
+    };
+    let always = of(Suppressed { always: vec![3], ..Suppressed::default() });
+    let first = of(Suppressed { first: vec![3], ..Suppressed::default() });
+    let after = of(Suppressed { sequences: vec![vec![1, 2, 3], vec![0]], ..Suppressed::default() });
+    let choose =
+        |sampling: &Sampling, (history, n_prompt): (&[TokenId], usize), only: Option<Only>| {
+            let mut only = only;
+            let constraint = only.as_mut().map(|only| only as &mut (dyn Constraint + 'static));
+            let draw = Draw { sampling, history, n_prompt, constraint, logprobs: Some(4) };
+            Sampler::default().pick(draw, &[0.0, 1.0, 2.0, 3.0])
+        };
+    for (sampling, history, expected) in [
+        (&always, (&[1, 2][..], 2), 2),
+        (&always, (&[1, 2], 1), 2),
+        (&first, (&[1, 2], 2), 2),
+        (&first, (&[1, 2], 1), 3),
+        (&after, (&[1, 2], 2), 2),
+        (&after, (&[0, 1, 2], 1), 2),
+        (&after, (&[2, 1], 1), 3),
+        (&after, (&[2], 1), 3),
+    ] {
+        let warm = (0..50).map(|seed| Sampling { temperature: 1.0, seed, ..sampling.clone() });
+        for (i, sampling) in std::iter::once(sampling.clone()).chain(warm).enumerate() {
+            let (token, logprob) = choose(&sampling, history, None).unwrap();
+            assert!(if i == 0 { token == expected } else { expected == 3 || token != 3 });
+            assert_eq!(logprob.unwrap().top[0].0, 3);
+        }
+        let only = choose(sampling, history, Some(Only(3))).map(|(token, _)| token);
+        let found = if expected == 3 { Ok(3) } else { Err(SampleError::NothingAllowed) };
+        assert_eq!(only, found, "{sampling:?} {history:?}");
+    }
+    assert_eq!(
+        choose(&after, (&[0, 0], 1), Some(Only(0))).unwrap_err(),
+        SampleError::NothingAllowed
+    );
 }
 
 #[test]

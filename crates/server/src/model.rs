@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Sampling, TokenId, Xtc};
-use serde_json::Value;
+use engine::{Sampling, Suppressed, TokenId, Xtc};
 use text::{Template, Tokenizer};
 
 use crate::pool::human_bytes;
@@ -28,6 +27,8 @@ pub struct Model {
     pub shapes: Shapes,
     /// Settings for requests that bring none.
     pub defaults: Defaults,
+    /// What its makers want never to come, whatever a request brings.
+    pub suppressed: Arc<Suppressed>,
     /// Tokens of prompt and answer together.
     pub context: usize,
     /// Why it is not more.
@@ -92,47 +93,44 @@ pub struct Defaults {
     pub top_k: usize,
     /// Tokens less likely than this share of the best are dropped.
     pub min_p: f32,
+    /// Exclude top choices.
+    pub xtc: Option<Xtc>,
     /// Divides the logits of tokens seen before; 1 is off.
     pub repetition_penalty: f32,
+    /// How many of the last tokens that looks at. `None`: all.
+    pub repetition_window: Option<usize>,
 }
 
 impl Default for Defaults {
     fn default() -> Defaults {
-        Defaults { temperature: 0.7, top_p: 1.0, top_k: 0, min_p: 0.0, repetition_penalty: 1.0 }
+        Defaults {
+            temperature: 0.7,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            xtc: None,
+            repetition_penalty: 1.0,
+            repetition_window: None,
+        }
     }
 }
 
 impl Defaults {
-    /// What the makers of a model recommend in its `generation_config.json`. Values that make no
-    /// sense are passed over.
-    pub fn from_generation_config(config: Option<&Value>) -> Defaults {
-        let plain = Defaults::default();
-        let number = |name: &str, range: std::ops::RangeInclusive<f64>| {
-            let value = config?.get(name)?.as_f64()?;
-            range.contains(&value).then_some(value as f32)
-        };
-        let top_k = config.and_then(|config| config.get("top_k")?.as_u64());
-        Defaults {
-            temperature: number("temperature", 0.0..=2.0).unwrap_or(plain.temperature),
-            top_p: number("top_p", 1e-6..=1.0).unwrap_or(plain.top_p),
-            top_k: top_k.map_or(plain.top_k, |k| usize::try_from(k).unwrap_or(0)),
-            min_p: number("min_p", 0.0..=1.0).unwrap_or(plain.min_p),
-            repetition_penalty: number("repetition_penalty", 1e-6..=2.0)
-                .unwrap_or(plain.repetition_penalty),
-        }
-    }
-
     /// The settings of one answer.
     pub fn sampling(&self, overrides: &Overrides, seed: u64) -> Sampling {
-        let xtc = overrides.xtc_probability.filter(|&probability| probability > 0.0);
-        let threshold = overrides.xtc_threshold.unwrap_or(0.1);
+        let own = self.xtc.unwrap_or(Xtc { probability: 0.0, threshold: 0.1 });
+        let xtc = Xtc {
+            probability: overrides.xtc_probability.unwrap_or(own.probability),
+            threshold: overrides.xtc_threshold.unwrap_or(own.threshold),
+        };
         Sampling {
             temperature: overrides.temperature.unwrap_or(self.temperature),
             top_p: overrides.top_p.unwrap_or(self.top_p),
             top_k: overrides.top_k.unwrap_or(self.top_k),
             min_p: overrides.min_p.unwrap_or(self.min_p),
-            xtc: xtc.map(|probability| Xtc { probability, threshold }),
+            xtc: (xtc.probability > 0.0).then_some(xtc),
             repetition_penalty: overrides.repetition_penalty.unwrap_or(self.repetition_penalty),
+            repetition_window: self.repetition_window,
             presence_penalty: overrides.presence_penalty.unwrap_or(0.0),
             frequency_penalty: overrides.frequency_penalty.unwrap_or(0.0),
             logit_bias: overrides.logit_bias.clone(),

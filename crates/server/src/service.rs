@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::{Refused, TokenId};
+use engine::{Refused, Sampling, TokenId};
 use text::LocalTime;
 use text::grammar::Grammar;
 use tokio::sync::mpsc;
@@ -197,10 +197,11 @@ fn engine_request(
         EndOfText::Stops => model.stop_tokens.clone(),
         EndOfText::Ignored => Vec::new(),
     };
+    let suppressed = Arc::clone(&model.suppressed);
     engine::Request {
         prompt: prompt.tokens.clone(),
         max_tokens: request.max_tokens.unwrap_or(model.context - prompt.tokens.len()),
-        sampling: model.defaults.sampling(&request.sampling, seed),
+        sampling: Sampling { suppressed, ..model.defaults.sampling(&request.sampling, seed) },
         stop_tokens,
         logprobs: request.logprobs,
         constraint: None,

@@ -1,6 +1,6 @@
 //! `hearth info`: what a model is made of and what it needs, without loading it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anyhow::Result;
@@ -9,11 +9,11 @@ use engine::Shares;
 use models::ModelSpec;
 use models::modules::{ExpertLinear, Module};
 use serde::Serialize;
-use server::ContextLimit;
+use server::{ContextLimit, Generation};
 use weights::{Checkpoint, Format, GgufType, Matrix, Packing};
 
 use crate::env::Environment;
-use crate::load::{Budget, Crowd, DEFAULT_SEQS, LoadArgs, Opened};
+use crate::load::{Budget, Crowd, DEFAULT_SEQS, LoadArgs, Opened, model_id};
 use crate::machine::{self, human_bytes};
 use crate::store::catalog::DEFAULT_ALIAS;
 
@@ -75,6 +75,8 @@ struct Facts {
     memory: Memory,
     /// Has a chat template.
     chats: bool,
+    /// How tokens are chosen for requests that do not say.
+    sampling: Sampled,
     notes: Vec<String>,
 }
 
@@ -85,6 +87,18 @@ struct DraftHeads {
     n: usize,
     parameters: u64,
     bytes: u64,
+}
+
+/// How tokens are chosen for requests that do not say.
+#[derive(Serialize)]
+struct Sampled {
+    temperature: f32,
+    top_p: f32,
+    top_k: usize,
+    min_p: f32,
+    repetition_penalty: f32,
+    /// Tokens that are never chosen, or not at some places, whatever a request says.
+    suppressed_tokens: usize,
 }
 
 /// Layers that see only a window. They keep the latest positions of a request, and a few chosen ones for
@@ -132,6 +146,10 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
     let tokenizer = opened.tokenizer()?;
     let mut notes = checkpoint.warnings().to_vec();
     let draft_heads = draft_heads(spec, checkpoint, &mut notes);
+    let template = opened.template(&tokenizer)?;
+    let stop_tokens = opened.stop_tokens(&tokenizer, template.as_ref());
+    let generation = opened.generation(&model_id(&args.model), &stop_tokens)?;
+    notes.extend(generation.notes.iter().cloned());
     let facts = Facts {
         path: path.display().to_string(),
         format: match checkpoint.format() {
@@ -161,7 +179,8 @@ pub(super) fn run(args: &Args, env: &Environment, out: &mut dyn Write) -> Result
             ContextLimit::Memory { in_8_bits, .. } => in_8_bits,
             ContextLimit::Model | ContextLimit::Setting => None,
         },
-        chats: opened.template(&tokenizer)?.is_some(),
+        chats: template.is_some(),
+        sampling: Sampled::of(&generation),
         notes,
     };
     if args.json {
@@ -190,6 +209,35 @@ fn draft_heads(
             notes.push(format!("the draft head is not whole: {error}"));
             None
         }
+    }
+}
+
+impl Sampled {
+    fn of(generation: &Generation) -> Sampled {
+        let Generation { defaults, suppressed, .. } = generation;
+        Sampled {
+            temperature: defaults.temperature,
+            top_p: defaults.top_p,
+            top_k: defaults.top_k,
+            min_p: defaults.min_p,
+            repetition_penalty: defaults.repetition_penalty,
+            suppressed_tokens: suppressed.tokens().collect::<BTreeSet<_>>().len(),
+        }
+    }
+
+    /// For people: what is not off.
+    fn line(&self) -> String {
+        let mut parts = vec![format!("temperature {}", self.temperature)];
+        if self.temperature > 0.0 {
+            parts.extend((self.top_k > 0).then(|| format!("top-k {}", self.top_k)));
+            parts.extend((self.top_p < 1.0).then(|| format!("top-p {}", self.top_p)));
+            parts.extend((self.min_p > 0.0).then(|| format!("min-p {}", self.min_p)));
+        }
+        let penalty = self.repetition_penalty;
+        parts.extend((penalty != 1.0).then(|| format!("repetition penalty {penalty}")));
+        let n = self.suppressed_tokens;
+        parts.extend((n > 0).then(|| format!("{n} tokens suppressed, always or at some places")));
+        parts.join(", ")
     }
 }
 
@@ -311,6 +359,7 @@ impl Facts {
             ("layers", format!("{} of width {}", self.layers, self.hidden)),
             ("vocabulary", format!("{} tokens", self.vocabulary)),
             ("chats", if self.chats { "yes" } else { "no: it has no chat template" }.to_owned()),
+            ("sampling", self.sampling.line()),
             (
                 "weights",
                 format!("{}, {bits:.2} bits per parameter", human_bytes(self.weights_bytes)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use backend::KvFormat;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use engine::Limits;
+use engine::{Limits, TokenId};
 use models::{Footprint, ModelSpec};
 use weights::{Checkpoint, TokenizerFile, gguf};
 
@@ -290,34 +290,55 @@ impl Opened {
         Ok(Some(text::Template::new(sources, tokenizer)?))
     }
 
-    /// Sampling settings for requests that bring none: what the model's files recommend, else the
+    /// Tokens that end an answer.
+    pub(crate) fn stop_tokens(
+        &self,
+        tokenizer: &text::Tokenizer,
+        template: Option<&text::Template>,
+    ) -> Vec<TokenId> {
+        let sources = text::EosSources {
+            config: Some(&self.checkpoint.config),
+            generation_config: self.checkpoint.generation_config.as_ref(),
+            template: template.map(|template| template.source(&[])),
+        };
+        text::eos_ids(tokenizer, sources)
+    }
+
+    /// How tokens are chosen: what the model's files say. Settings of which they say nothing are those of the
     /// alias table, else our own.
-    fn defaults(&self, id: &str) -> server::Defaults {
+    pub(crate) fn generation(
+        &self,
+        id: &str,
+        stop_tokens: &[TokenId],
+    ) -> Result<server::Generation> {
         let generation_config = self.checkpoint.generation_config.as_ref();
-        let defaults = server::Defaults::from_generation_config(generation_config);
+        let mut generation = server::Generation::read(server::GenerationFiles {
+            generation_config,
+            config: &self.checkpoint.config,
+            vocab: self.spec.vocab,
+            stop_tokens,
+        })?;
         let says = |key| generation_config.is_some_and(|config| config.get(key).is_some());
         let entry = catalog::entries().into_iter().find(|entry| entry.alias == id);
-        match entry.and_then(|entry| entry.sampling) {
-            Some(Recommended { temperature, top_p }) if !says("temperature") => {
-                server::Defaults { temperature, top_p, ..defaults }
-            }
-            _ => defaults,
+        if let Some(Recommended { temperature, top_p }) = entry.and_then(|entry| entry.sampling)
+            && !says("temperature")
+            && !says("do_sample")
+        {
+            generation.defaults.temperature = temperature;
+            generation.defaults.top_p = top_p;
         }
+        Ok(generation)
     }
 
     /// Everything the server needs.
     pub(crate) fn serve(&self, name: &server::Name, device: &Device) -> Result<server::Model> {
         let tokenizer = self.tokenizer()?;
         let template = self.template(&tokenizer)?;
-        let generation_config = self.checkpoint.generation_config.as_ref();
-        let stop_tokens = text::eos_ids(
-            &tokenizer,
-            text::EosSources {
-                config: Some(&self.checkpoint.config),
-                generation_config,
-                template: template.as_ref().map(|template| template.source(&[])),
-            },
-        );
+        let stop_tokens = self.stop_tokens(&tokenizer, template.as_ref());
+        let generation = self.generation(&name.id, &stop_tokens)?;
+        for note in &generation.notes {
+            eprintln!("note: {note}");
+        }
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let tokenizer = Arc::new(tokenizer);
         let engine = self.engine(device)?;
@@ -330,7 +351,8 @@ impl Opened {
             tokenizer,
             template,
             stop_tokens,
-            defaults: self.defaults(&name.id),
+            defaults: generation.defaults,
+            suppressed: Arc::new(generation.suppressed),
             context: self.plan.context,
             context_limit: self.plan.context_limit,
             kv_format: self.spec.kv_format.name(),

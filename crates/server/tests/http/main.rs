@@ -24,5 +24,6 @@ mod refusals;
 mod responses;
 mod stopping;
 mod streams;
+mod suppressed;
 mod tokens;
 mod turns;

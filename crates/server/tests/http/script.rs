@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use engine::{
-    Batch, BlockId, DeviceError, DiskOptions, Executor, ExecutorShape, KvGroup, Limits, TokenId,
+    Batch, BlockId, DeviceError, DiskOptions, Executor, ExecutorShape, KvGroup, Limits, Suppressed,
+    TokenId,
 };
 use hearth_server::{App, ChatService, ContextLimit, Defaults, Model, Settings, Shapes};
 use serde_json::{Map, Value, json};
@@ -34,6 +35,7 @@ pub(crate) struct Script {
     /// Every token the model was given, in order.
     pub(crate) heard: Arc<Mutex<Vec<TokenId>>>,
     pub(crate) defaults: Defaults,
+    pub(crate) suppressed: Suppressed,
     /// Where cached blocks are kept beside memory.
     pub(crate) disk: Option<PathBuf>,
     /// Dropped when the model is gone from memory.
@@ -110,6 +112,7 @@ impl Script {
             heard: Arc::default(),
             gate: Arc::new(Gate::default()),
             defaults: Defaults { temperature: 0.0, ..Defaults::default() },
+            suppressed: Suppressed::default(),
             disk: None,
             life: None,
         }
@@ -165,6 +168,7 @@ impl Script {
             tokenizer,
             stop_tokens,
             defaults: self.defaults,
+            suppressed: Arc::new(self.suppressed),
             context: self.limits.context,
             context_limit: ContextLimit::Setting,
             kv_format: "f16",

@@ -54,8 +54,10 @@ class Tensors:
         self.list = []
         # Weights of matrices that every token of a prompt meets, experts by how many it meets.
         self.macs = 0
-        # Bytes that one decoded token reads.
+        # Bytes that one decoded token reads, and writes of states.
         self.bytes = 0
+        # Those of states, half of which are written.
+        self.state_bytes = 0
 
     def matrix(self, name, rows, cols, experts=None, top_k=1, share=1.0):
         lead = [] if experts is None else [experts]
@@ -130,11 +132,13 @@ def delta_rule(c, t, name):
     t.vector(f"{name}.dt_bias", [v_heads], 0.1)
     t.vector(f"{name}.norm.weight", [c["linear_value_head_dim"]], 1.0)
     # The state is read and written, in f32.
-    t.bytes += 2 * 4 * v_heads * c["linear_key_head_dim"] * c["linear_value_head_dim"]
+    state = 2 * 4 * v_heads * c["linear_key_head_dim"] * c["linear_value_head_dim"]
+    t.bytes += state
+    t.state_bytes += state
 
 
-def write(folder, config):
-    """The model as one safetensors file, in large pieces."""
+def write(folder, config, router=1.0):
+    """The model as one safetensors file, in large pieces. `router` is how much opinion routers have."""
     made = tensors(config)
     if (folder / "config.json").exists():
         return made
@@ -153,6 +157,7 @@ def write(folder, config):
             if fill is None:
                 noise(file, 4 * n)
             else:
+                fill *= router if ".mlp.gate." in name else 1.0
                 # The upper half of a binary32.
                 file.write(struct.pack("<f", fill)[2:] * n)
     section = {"group_size": GROUP, "bits": BITS}

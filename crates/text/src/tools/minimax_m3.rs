@@ -60,7 +60,7 @@ impl ToolFormat for MiniMaxM3 {
             other: [">", close],
             told_by: ToldBy::Schema(Untyped::Json),
             ends_text: close,
-            // A tag would begin an element.
+            // A tag might end more than the text.
             no_text: &[r"(?s:.*)\]<\]minimax\[>\[(?s:.*)"],
             nested: Nested::Elements { item: elements::ITEM },
             ..TAGGED
@@ -100,8 +100,6 @@ enum At {
     Between,
     /// In a call, before an argument or its end.
     Inside,
-    /// At the beginning of the value of this argument.
-    Value(String),
     /// In the text of this argument, which goes on to the client.
     Text(String),
     Tree(Tree),
@@ -240,7 +238,7 @@ impl Parser {
         match tag(input, blanks)? {
             Some((Tag::Open(name), len)) if called(&name).is_none() => {
                 input.skip(blanks + len);
-                self.at = At::Value(name);
+                self.at = self.value(out, name);
                 return Ok(Step::On);
             }
             Some((Tag::Close(name), len)) if name != "tool_call" => {
@@ -272,36 +270,18 @@ impl Parser {
         Ok(Step::Done)
     }
 
-    fn value(
-        &mut self,
-        input: &mut Cursor,
-        out: &mut CallWriter<'_>,
-        name: String,
-    ) -> Result<Step, Stop> {
-        let blanks = input.blanks();
-        let begins = match input.rest().len() == blanks && !input.has_ended() {
-            true => Err(Wait),
-            false => tag(input, blanks),
-        };
-        let Ok(begins) = begins else {
-            self.at = At::Value(name);
-            return Err(Stop::Wait);
-        };
+    /// At the beginning of an argument's value. Where nothing but a text is allowed, it is one, whatever it
+    /// begins with: templates write texts as they are.
+    fn value(&mut self, out: &mut CallWriter<'_>, name: String) -> At {
         let types = self.call.place(&name, out).map_or(Types::default(), Place::types);
-        let is_element = matches!(begins, Some((Tag::Open(_), _)));
-        self.at = match typed::is_text(types, Untyped::Json) && !is_element {
-            true => {
-                self.call.release(out);
-                self.call.key(&name, out);
-                out.arguments("\"");
-                At::Text(name)
-            }
-            false => {
-                let own = Element { name, ..Element::default() };
-                At::Tree(Tree { text: String::new(), open: vec![own] })
-            }
-        };
-        Ok(Step::On)
+        if !typed::is_text(types, Untyped::Json) {
+            let own = Element { name, ..Element::default() };
+            return At::Tree(Tree { text: String::new(), open: vec![own] });
+        }
+        self.call.release(out);
+        self.call.key(&name, out);
+        out.arguments("\"");
+        At::Text(name)
     }
 
     fn text(
@@ -503,7 +483,6 @@ impl CallParser for Parser {
             At::Opener => self.opener(input),
             At::Between => self.between(input, out),
             At::Inside => self.inside(input, out),
-            At::Value(name) => self.value(input, out, name),
             At::Text(name) => self.text(input, out, name),
             At::Tree(tree) => self.tree(input, out, tree),
         }

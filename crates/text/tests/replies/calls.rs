@@ -225,6 +225,19 @@ fn every_format_is_read() {
     }
 }
 
+/// Where the schema wants a text, one that begins like an element, or is one, is a text.
+#[test]
+fn texts_may_begin_with_an_element() {
+    for (name, template, call) in formats() {
+        for city in ["<b>bold</b> text", "<b>bold</b>", "<item>1</item>", "<city>x</city>y"] {
+            let whole = Case::new(template, &weather()).any_cut(&call.replacen("Paris", city, 1));
+            let [(_, _, arguments, true)] = &whole.calls[..] else { panic!("{name}: {whole:?}") };
+            let arguments: Value = serde_json::from_str(arguments).unwrap();
+            assert_eq!(arguments, json!({"city": city, "days": 3}), "{name}");
+        }
+    }
+}
+
 /// Text before and after a call is content, the blanks around the call are nobody's.
 #[test]
 fn text_stays_around_calls() {

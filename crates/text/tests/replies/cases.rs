@@ -66,6 +66,39 @@ fn t02_a_quoted_value_may_hold_anything() {
     Case::new(template, &[note]).check(&text, "", "", &[("save_note", json!({"body": body}))]);
 }
 
+/// What stands in quotes is typed by the schema as what does not.
+#[test]
+fn quotes_are_no_part_of_a_value() {
+    let note = tool(
+        "save_note",
+        json!({"body": {"type": ["string", "null"]}, "tags": {"type": "array"},
+               "meta": {"type": "object"}, "n": {"type": "integer"}, "any": {},
+               "last": {"type": "integer"}}),
+    );
+    let template = "<function name=\"f\"><param name=\"a\">";
+    for (name, value, expected) in [
+        ("body", "<b>bold</b> text", json!("<b>bold</b> text")),
+        ("body", "a\n</param></function>", json!("a\n</param></function>")),
+        ("body", "null", json!(null)),
+        ("tags", "[\n\"<b>\", 2]", json!(["<b>", 2])),
+        ("meta", "{\"a\": \"x & y\"}", json!({"a": "x & y"})),
+        ("n", "7", json!(7)),
+        ("any", "<b>", json!("<b>")),
+    ] {
+        let text = format!(
+            "<function name=\"save_note\"><param name=\"{name}\"><![CDATA[{value}]]></param>\
+             <param name=\"last\">1</param></function>"
+        );
+        let arguments = json!({name: expected, "last": 1});
+        Case::new(template, std::slice::from_ref(&note)).check(
+            &text,
+            "",
+            "",
+            &[("save_note", arguments)],
+        );
+    }
+}
+
 #[test]
 fn t03_prose_about_calls_is_none() {
     let gauge = tool("read_gauge", json!({}));

@@ -298,6 +298,13 @@ fn minimax_m3_nests_elements() {
         "@<title>@</title> ends @<b>it@</b>, @</invoke>\n@</tool_call> ends all@</title>@<sizes>@</sizes>",
         json!({"title": "@</title> ends @<b>it@</b>, @</invoke>\n@</tool_call> ends all".replace('@', N), "sizes": []}),
     );
+    // Templates write it as it is, so that it is no object, whatever it begins with, in an object neither.
+    for text in ["@<b>bold@</b> text", "@<b>bold@</b>", "\n@<item>1@</item>", "<b>1</b>", "@<b>", "@</b>"] {
+        let expected = text.replace('@', N);
+        check(&format!("@<title>{text}@</title>"), json!({"title": expected}));
+        check(&format!("@<code>{text}@</code>"), json!({"code": expected}));
+        check(&format!("@<meta>@<tag>{text}@</tag>@</meta>"), json!({"meta": {"tag": expected}}));
+    }
     check(
         "@<meta>@<tag>x@</meta> y@</tag>@</meta>",
         json!({"meta": {"tag": "x@</meta> y".replace('@', N)}}),

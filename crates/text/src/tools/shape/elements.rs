@@ -26,8 +26,8 @@ pub(crate) fn json(element: &Element, text: &str, place: Option<Place<'_>>, out:
     let inner = &text[element.inner.clone()];
     match element.children.is_empty() {
         true => out.push_str(&leaf(inner, types)),
-        // Text among elements is neither a list nor an object.
-        false if element.has_text => out.push_str(&typed::quoted(inner)),
+        // Text among elements is neither a list nor an object, nor is what may only be a text.
+        false if element.has_text || is_text(types) => out.push_str(&typed::quoted(inner)),
         false if is_list(element, types) => {
             list(element.children.iter().map(|child| (child, text)), place, out);
         }
@@ -85,6 +85,10 @@ fn leaf(text: &str, types: Types) -> String {
         true if types.has(Types::ARRAY) => "[]".to_owned(),
         _ => typed::json(text, types, Untyped::Json),
     }
+}
+
+fn is_text(types: Types) -> bool {
+    types.has(Types::STRING) && !types.has(Types::ARRAY.or(Types::OBJECT))
 }
 
 fn is_list(element: &Element, types: Types) -> bool {

@@ -48,7 +48,7 @@ pub(crate) enum Newlines {
     Frame,
     /// They are part of it.
     Kept,
-    /// They are; and a text may stand between `<![CDATA[` and `]]>`.
+    /// They are; and a value may stand between `<![CDATA[` and `]]>`.
     Quoted,
 }
 
@@ -97,8 +97,8 @@ enum At {
     Value(Kind),
     /// In a text that goes on to the client, up to one of these.
     Text(&'static [&'static str]),
-    /// In a value of which this was read.
-    Typed(Kind, String),
+    /// In a value of which this was read, up to one of these.
+    Typed(Kind, &'static [&'static str], String),
     /// In the head of an object that is all arguments.
     ObjectHead(&'static Object),
     Object(&'static Object, Scan),
@@ -332,13 +332,14 @@ impl XmlParser {
         if self.format.newlines == Newlines::Frame {
             input.accept(&["\n", "\r\n"])?;
         }
+        let quoted = self.format.newlines == Newlines::Quoted && input.accept(&[CDATA])?;
+        let ends: &[_] = if quoted { &["]]></param>", "]]>"] } else { self.format.value_ends };
         self.at = match kind {
             Kind::Text => {
-                let quoted = self.format.newlines == Newlines::Quoted && input.accept(&[CDATA])?;
                 out.arguments("\"");
-                At::Text(if quoted { &["]]></param>", "]]>"] } else { self.format.value_ends })
+                At::Text(ends)
             }
-            typed => At::Typed(typed, String::new()),
+            typed => At::Typed(typed, ends, String::new()),
         };
         Ok(Step::On)
     }
@@ -368,11 +369,11 @@ impl XmlParser {
         &mut self,
         input: &mut Cursor,
         out: &mut CallWriter<'_>,
-        (kind, mut read): (Kind, String),
+        (kind, ends, mut read): (Kind, &'static [&'static str], String),
     ) -> Result<Step, Stop> {
-        let state = self.read_value(input, &mut read, self.format.value_ends);
+        let state = self.read_value(input, &mut read, ends);
         let Ok(state) = state else {
-            self.at = At::Typed(kind, read);
+            self.at = At::Typed(kind, ends, read);
             return Err(Stop::Wait);
         };
         match (state, kind) {
@@ -529,7 +530,7 @@ impl CallParser for XmlParser {
             At::Gap(kind) => self.gap(input, kind),
             At::Value(kind) => self.value(input, out, kind),
             At::Text(ends) => self.text(input, out, ends),
-            At::Typed(kind, read) => self.typed(input, out, (kind, read)),
+            At::Typed(kind, ends, read) => self.typed(input, out, (kind, ends, read)),
             At::ObjectHead(object) => self.object_head(input, object),
             At::Object(object, scan) => self.object(input, out, (object, scan)),
             At::ObjectEnd(object) => self.object_end(input, out, object),

@@ -1,5 +1,6 @@
 //! Starting without a network: what is here is used without asking anybody, and what is not here is
-//! one message with everything needed to go on.
+//! one message with everything needed to go on. The case X01 of public reports; `cli/src/store/tests.rs` has it
+//! with a hub in memory.
 
 mod common;
 

@@ -109,6 +109,7 @@ fn a_broken_draft_head_is_no_reason_not_to_run() {
     assert!(warning.contains("mtp.safetensors"), "{warning}");
 }
 
+/// Case L03 of public reports, (g).
 #[test]
 fn a_missing_shard_is_named_before_anything_is_read() {
     // Were the first shard looked at, it would be found to be no safetensors at all.

@@ -78,6 +78,7 @@ fn a_head_is_divided_by_its_columns_where_the_config_says_so() {
     assert!(error.contains("norm_head"), "{error}");
 }
 
+/// Case L03 of public reports, (a); (b) is below, (c) to (f) are in `recipes.rs`, (g) in the tests of `weights`.
 #[test]
 fn a_stored_head_beside_a_tied_one_is_ignored_with_a_note() {
     let (separate, _) = spec_of("llama", json!({}));
@@ -90,6 +91,7 @@ fn a_stored_head_beside_a_tied_one_is_ignored_with_a_note() {
     assert!(logits(&tied, &checkpoint) == logits(&tied, &without));
 }
 
+/// L03 (b).
 #[test]
 fn a_missing_head_is_an_error_unless_the_config_leaves_it_open() {
     let (separate, _) = spec_of("llama", json!({}));

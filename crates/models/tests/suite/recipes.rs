@@ -274,6 +274,7 @@ fn the_cache_costs_what_its_format_takes() {
     assert_eq!(eight_bit.kv_bytes_per_token(), 3 * 2 * (16 + 4 + 1 + 16 + 2));
 }
 
+/// Case L03 of public reports, (c), (d) and (e).
 #[test]
 fn the_base_is_found_wherever_it_is_written() {
     let llama = without(tiny("llama"), "rope_theta");
@@ -388,6 +389,7 @@ fn errors_name_the_key() {
     check_error(&with(llama(), json!({"num_hidden_layers": 1e12})), &["num_hidden_layers"]);
     check_error(&with(llama(), json!({"num_key_value_heads": 3})), &["num_key_value_heads", "4"]);
     check_error(&with(llama(), json!({"hidden_act": "relu6"})), &["hidden_act", "relu6", "silu"]);
+    // L03 (f).
     let spiral = json!({"rope_scaling": {"rope_type": "spiral", "factor": 2.0}});
     check_error(&with(llama(), spiral), &["rope_scaling.rope_type", "spiral", "yarn"]);
     let bare = json!({"rope_parameters": {"rope_type": "linear"}});

@@ -299,7 +299,9 @@ fn minimax_m3_nests_elements() {
         json!({"title": "@</title> ends @<b>it@</b>, @</invoke>\n@</tool_call> ends all".replace('@', N), "sizes": []}),
     );
     // Templates write it as it is, so that it is no object, whatever it begins with, in an object neither.
-    for text in ["@<b>bold@</b> text", "@<b>bold@</b>", "\n@<item>1@</item>", "<b>1</b>", "@<b>", "@</b>"] {
+    for text in
+        ["@<b>bold@</b> text", "@<b>bold@</b>", "\n@<item>1@</item>", "<b>1</b>", "@<b>", "@</b>"]
+    {
         let expected = text.replace('@', N);
         check(&format!("@<title>{text}@</title>"), json!({"title": expected}));
         check(&format!("@<code>{text}@</code>"), json!({"code": expected}));

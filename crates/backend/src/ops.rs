@@ -69,6 +69,13 @@ pub trait Memory: Send + Sync + 'static {
     }
     /// Takes over a vector.
     fn vector(&self, values: &[f32]) -> Self::Vector;
+    /// The same of a gain of a norm, of which this device has some of the numbers and the peers beside it
+    /// have the others: the norm goes over the columns of `over` neighbouring ranks together, the first of
+    /// them a multiple of that. Squares are summed in the order of ranks. A device that shares nothing has
+    /// all numbers.
+    fn gain(&self, values: &[f32], _over: usize) -> Self::Vector {
+        self.vector(values)
+    }
     /// Room for batches of up to `max_rows` rows.
     fn staged(&self, max_rows: usize) -> Self::Staged;
     /// Puts `batch` where the kernels can read it.

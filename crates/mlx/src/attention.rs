@@ -3,7 +3,7 @@
 use backend::ops::{AttentionLayer, AttentionOps, DeviceError, HeadNorm, RowNorm};
 use backend::{Attention, BlockId, KvFormat, NormOrder, NormSpan, Rope, RopeLayout, Span, Values};
 
-use crate::dense::{capped, gain_of, normed};
+use crate::dense::{capped, gain_of};
 use crate::ffi::{Array, Attended, Dtype, Fault, Seen, concatenate};
 use crate::pages::round_queries;
 use crate::{Buf, Mlx, Pages, Staged, Vector, floats};
@@ -46,13 +46,13 @@ impl AttentionOps for Mlx {
             let turned = cols.min(spec.q_cols() + spec.k_cols());
             let is_due = |order| norm.filter(|norm| norm.order == order);
             let mut heads = qkv.slice(1, 0..turned)?;
-            heads = norm_heads(&heads, spec, is_due(NormOrder::BeforeRotation))?;
+            heads = self.norm_heads(&heads, spec, is_due(NormOrder::BeforeRotation))?;
             if let Some((rope, angles)) = rotation {
                 let each = heads.reshape(&[rows, turned / spec.head_dim, spec.head_dim])?;
                 let each = rotate(&each, rope.layout, angles.get()?)?;
                 heads = each.reshape(&[rows, turned])?;
             }
-            heads = norm_heads(&heads, spec, is_due(NormOrder::AfterRotation))?;
+            heads = self.norm_heads(&heads, spec, is_due(NormOrder::AfterRotation))?;
             if turned == cols {
                 return Ok(heads);
             }
@@ -60,7 +60,7 @@ impl AttentionOps for Mlx {
             if let Some(norm) = norm.and_then(|norm| norm.v) {
                 let v_dim = spec.v_dim();
                 let each = values.reshape(&[rows, (cols - turned) / v_dim, v_dim])?;
-                values = normed(&each, norm)?.reshape(&[rows, cols - turned])?;
+                values = self.normed(&each, norm)?.reshape(&[rows, cols - turned])?;
             }
             concatenate(&[&heads, &values], 1)
         });
@@ -197,6 +197,56 @@ impl Mlx {
     }
 }
 
+impl Mlx {
+    /// Norms the queries and keys of `[q | k]` rows.
+    fn norm_heads(
+        &self,
+        x: &Array,
+        spec: &Attention,
+        norm: Option<HeadNorm<'_, Vector>>,
+    ) -> Result<Array, Fault> {
+        let Some(HeadNorm { q, k, span, .. }) = norm else { return Ok(x.clone()) };
+        let (rows, cols) = (x.dim(0), x.dim(1));
+        let mut parts = Vec::new();
+        for (range, norm) in [(0..spec.q_cols(), q), (spec.q_cols()..cols, k)] {
+            if !range.is_empty() {
+                let part = x.slice(1, range.clone())?;
+                parts.push(
+                    self.norm_part(&part, spec.head_dim, span, norm)?
+                        .reshape(&[rows, range.len()])?,
+                );
+            }
+        }
+        concatenate(&parts.iter().collect::<Vec<_>>(), 1)
+    }
+
+    fn norm_part(
+        &self,
+        x: &Array,
+        head_dim: usize,
+        span: NormSpan,
+        norm: RowNorm<'_, Vector>,
+    ) -> Result<Array, Fault> {
+        let (rows, cols) = (x.dim(0), x.dim(1));
+        let heads = cols / head_dim;
+        match span {
+            NormSpan::AllHeads => self.normed(x, norm),
+            NormSpan::Head => self.normed(&x.reshape(&[rows, heads, head_dim])?, norm),
+            NormSpan::OwnHead => {
+                // A gain for every head: the norm without one, then all gains at once.
+                let each = x.reshape(&[rows, heads, head_dim])?;
+                let per_head = |x: &Array| x.reshape(&[heads, head_dim]);
+                let plain = match norm.center {
+                    backend::NormCenter::Zero => each.rms_norm(None, norm.eps)?,
+                    backend::NormCenter::Mean => each.layer_norm(None, None, norm.eps)?,
+                };
+                let scaled = plain.multiply(&per_head(&gain_of(&norm.gain.native, norm.kind)?)?)?;
+                norm.bias.map_or(Ok(scaled.clone()), |bias| scaled.add(&per_head(&bias.native)?))
+            }
+        }
+    }
+}
+
 /// Which of the keys before it each row of a span sees, if there is no window.
 fn causal(span: &Span) -> Result<Array, Fault> {
     let n = span.rows.len();
@@ -237,49 +287,6 @@ fn attend_capped(attended: &Attended<'_>, mask: &Array, cap: f32) -> Result<Arra
     let v_dim = values.dim(3);
     let means = weights.matmul(&values.reshape(&[*kv_heads, 1, *len, v_dim])?)?;
     means.reshape(&[1, *heads, *n, v_dim])
-}
-
-/// Norms the queries and keys of `[q | k]` rows.
-fn norm_heads(
-    x: &Array,
-    spec: &Attention,
-    norm: Option<HeadNorm<'_, Vector>>,
-) -> Result<Array, Fault> {
-    let Some(HeadNorm { q, k, span, .. }) = norm else { return Ok(x.clone()) };
-    let (rows, cols) = (x.dim(0), x.dim(1));
-    let mut parts = Vec::new();
-    for (range, norm) in [(0..spec.q_cols(), q), (spec.q_cols()..cols, k)] {
-        if !range.is_empty() {
-            let part = x.slice(1, range.clone())?;
-            parts.push(norm_part(&part, spec.head_dim, span, norm)?.reshape(&[rows, range.len()])?);
-        }
-    }
-    concatenate(&parts.iter().collect::<Vec<_>>(), 1)
-}
-
-fn norm_part(
-    x: &Array,
-    head_dim: usize,
-    span: NormSpan,
-    norm: RowNorm<'_, Vector>,
-) -> Result<Array, Fault> {
-    let (rows, cols) = (x.dim(0), x.dim(1));
-    let heads = cols / head_dim;
-    match span {
-        NormSpan::AllHeads => normed(x, norm),
-        NormSpan::Head => normed(&x.reshape(&[rows, heads, head_dim])?, norm),
-        NormSpan::OwnHead => {
-            // A gain for every head: the norm without one, then all gains at once.
-            let each = x.reshape(&[rows, heads, head_dim])?;
-            let per_head = |x: &Array| x.reshape(&[heads, head_dim]);
-            let plain = match norm.center {
-                backend::NormCenter::Zero => each.rms_norm(None, norm.eps)?,
-                backend::NormCenter::Mean => each.layer_norm(None, None, norm.eps)?,
-            };
-            let scaled = plain.multiply(&per_head(&gain_of(&norm.gain.native, norm.kind)?)?)?;
-            norm.bias.map_or(Ok(scaled.clone()), |bias| scaled.add(&per_head(&bias.native)?))
-        }
-    }
 }
 
 /// Rotates the pairs of every head of `[rows, heads, columns]` by the angles of its row, `[cos | sin]`.

@@ -24,7 +24,7 @@ impl DenseOps for Mlx {
     fn linear(&self, x: Input<'_, Mlx>, w: &Weight, bias: Option<&Vector>, out: Output<'_, Mlx>) {
         let product = || match x {
             Input::Rows(x) => self.product(x.get()?, w, bias),
-            Input::Normed { x, norm } => self.product(&normed(x.get()?, norm)?, w, bias),
+            Input::Normed { x, norm } => self.product(&self.normed(x.get()?, norm)?, w, bias),
         };
         match out {
             Output::Into(out) => self.fill(out, product),
@@ -35,7 +35,7 @@ impl DenseOps for Mlx {
     }
 
     fn norm(&self, x: &Buf, norm: RowNorm<'_, Vector>, out: &mut Buf) {
-        self.fill(out, || normed(x.get()?, norm));
+        self.fill(out, || self.normed(x.get()?, norm));
     }
 
     fn add(&self, x: &mut Buf, y: &Buf, scale: f32) {
@@ -82,7 +82,8 @@ impl DenseOps for Mlx {
 }
 
 impl Mlx {
-    /// `x . w^T + bias`, put together with what all peers have if they have the rest of the weight.
+    /// `x . w^T + bias`, put together with what peers have if they have the rest of the weight: rows of it on
+    /// the first rank alone.
     fn product(&self, x: &Array, w: &Weight, bias: Option<&Vector>) -> Result<Array, Fault> {
         let own = w.multiply(x)?;
         let y = match w.portion {
@@ -91,8 +92,26 @@ impl Mlx {
         };
         let y = bias.map_or_else(|| Ok(y.clone()), |bias| y.add(&bias.native))?;
         match w.portion {
-            Portion::Rows => self.join_of_all(&y),
+            Portion::Rows => self.join_on_first(&y),
             Portion::Whole | Portion::Columns => Ok(y),
+        }
+    }
+
+    /// A norm over the last axis, of whose columns peers may have some.
+    pub(crate) fn normed(&self, x: &Array, norm: RowNorm<'_, Vector>) -> Result<Array, Fault> {
+        let RowNorm { center, gain, kind, bias, eps } = norm;
+        let (over, gain) = (gain.over, gain_of(&gain.native, kind)?);
+        match (center, bias) {
+            (NormCenter::Zero, None) if over > 1 => {
+                let normed = self.rms_norm_over(&x.astype(Dtype::F32)?, over, eps)?;
+                normed.astype(self.dtype)?.multiply(&gain)
+            }
+            _ if over > 1 => Err(Fault("only RMS norms go over what peers have".to_owned())),
+            (NormCenter::Mean, bias) => {
+                x.layer_norm(Some(&gain), bias.map(|bias| &*bias.native), eps)
+            }
+            (NormCenter::Zero, None) => x.rms_norm(Some(&gain), eps),
+            (NormCenter::Zero, Some(bias)) => x.rms_norm(Some(&gain), eps)?.add(&bias.native),
         }
     }
 }
@@ -100,17 +119,6 @@ impl Mlx {
 /// `cap * tanh(x / cap)`.
 pub(crate) fn capped(x: &Array, cap: f32) -> Result<Array, Fault> {
     x.divide(&Array::number(cap, x.dtype())?)?.tanh()?.times(cap)
-}
-
-/// A norm over the last axis.
-pub(crate) fn normed(x: &Array, norm: RowNorm<'_, Vector>) -> Result<Array, Fault> {
-    let RowNorm { center, gain, kind, bias, eps } = norm;
-    let gain = gain_of(&gain.native, kind)?;
-    match (center, bias) {
-        (NormCenter::Mean, bias) => x.layer_norm(Some(&gain), bias.map(|bias| &*bias.native), eps),
-        (NormCenter::Zero, None) => x.rms_norm(Some(&gain), eps),
-        (NormCenter::Zero, Some(bias)) => x.rms_norm(Some(&gain), eps)?.add(&bias.native),
-    }
 }
 
 /// What is multiplied with.

@@ -4,7 +4,6 @@ use backend::ops::{LatentKeys, LatentOps, LatentRows};
 use backend::{Latent, LatentOrder, Rope};
 
 use crate::attention::rotate;
-use crate::dense::normed;
 use crate::ffi::{Array, Fault, concatenate};
 use crate::{Buf, Mlx, Weight};
 
@@ -32,7 +31,7 @@ impl LatentOps for Mlx {
             let latent = self.to_latent(&q.slice(2, 0..plain)?, &keys, spec)?;
             let rotated = turn(q.slice(2, plain..plain + spec.rotated)?)?;
             let queries = concatenate(&[&latent, &rotated], 2)?.reshape(&[rows, heads * width])?;
-            let latent = normed(&kept.slice(1, 0..spec.rank)?, keys.norm)?;
+            let latent = self.normed(&kept.slice(1, 0..spec.rank)?, keys.norm)?;
             let shared = kept.slice(1, spec.rank..width)?.reshape(&[rows, 1, spec.rotated])?;
             let shared = turn(shared)?.reshape(&[rows, spec.rotated])?;
             concatenate(&[&queries, &latent, &shared], 1)

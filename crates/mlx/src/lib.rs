@@ -109,6 +109,8 @@ pub struct Vector {
     exact: Constant,
     /// In the type of the activations.
     native: Constant,
+    /// As a gain: over the columns of how many ranks its norm goes.
+    over: usize,
 }
 
 /// What [`Mlx::memory`] says, in bytes.
@@ -297,12 +299,16 @@ impl Memory for Mlx {
     }
 
     fn vector(&self, values: &[f32]) -> Vector {
+        self.gain(values, 1)
+    }
+
+    fn gain(&self, values: &[f32], over: usize) -> Vector {
         let of = |values: &[f32], dtype| floats(values, &[values.len()])?.astype(dtype)?.constant();
         let made = |dtype| {
             let made = self.roomy(of(values, dtype), ("a vector", size_of_val(values)));
             made.unwrap_or_else(|| of(&[], dtype).expect("an array of nothing takes no memory"))
         };
-        Vector { exact: made(Dtype::F32), native: made(self.dtype) }
+        Vector { exact: made(Dtype::F32), native: made(self.dtype), over }
     }
 
     fn staged(&self, _max_rows: usize) -> Staged {

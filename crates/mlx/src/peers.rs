@@ -2,7 +2,7 @@
 
 use backend::ops::PeerOps;
 
-use crate::ffi::{Array, Dtype, Fault, Group, begin};
+use crate::ffi::{Array, Dtype, Fault, Group, begin, concatenate};
 use crate::{Buf, Mlx};
 
 /// Which one of how many.
@@ -35,28 +35,59 @@ impl Mlx {
     /// the same bits, also where ways between machines would add up piece by piece in another order. For
     /// more than two ranks that is more than has to be sent.
     pub(crate) fn sum_of_all(&self, x: &Array) -> Result<Array, Fault> {
+        self.sum_over(x, self.group()?.size())
+    }
+
+    /// The same of `over` neighbouring ranks, of which this is one. All ranks have to ask for it.
+    fn sum_over(&self, x: &Array, over: usize) -> Result<Array, Fault> {
         let (group, rows) = (self.group()?, x.dim(0));
         if rows == 0 {
             return Ok(x.clone());
         }
         let all = group.gather(x)?;
         let of = |rank: usize| all.slice(0, rank * rows..(rank + 1) * rows)?.astype(Dtype::F32);
-        let mut sum = of(0)?;
-        for rank in 1..group.size() {
+        let first = group.rank() / over * over;
+        let mut sum = of(first)?;
+        for rank in first + 1..first + over {
             sum = sum.add(&of(rank)?)?;
         }
         sum.astype(x.dtype())
     }
 
-    /// What all ranks have of the same rows, side by side in the order of ranks.
-    pub(crate) fn join_of_all(&self, x: &Array) -> Result<Array, Fault> {
+    /// Rows of f32 divided by their root mean square, as [`Array::rms_norm`] has it, where `over`
+    /// neighbouring ranks have as many columns of every row each.
+    pub(crate) fn rms_norm_over(&self, x: &Array, over: usize, eps: f32) -> Result<Array, Fault> {
+        let squares = x.square()?.sum(1)?;
+        let columns = (over * x.dim(1)) as f32;
+        let mean = self.sum_over(&squares, over)?.times(columns.recip())?;
+        x.multiply(&mean.plus(eps)?.rsqrt()?)
+    }
+
+    /// On the first rank: what all ranks have of the same rows, side by side in their order. The others
+    /// keep their own and those that come after them. It goes from neighbour to neighbour, because a ring
+    /// has no other ways.
+    pub(crate) fn join_on_first(&self, x: &Array) -> Result<Array, Fault> {
         let (group, rows, cols) = (self.group()?, x.dim(0), x.dim(1));
-        let ranks = group.size();
+        let (rank, ranks) = (group.rank(), group.size());
+        let behind = ranks - rank - 1;
         if rows == 0 {
-            return Array::zeros(&[0, ranks * cols], x.dtype());
+            return Array::zeros(&[0, (behind + 1) * cols], x.dtype());
         }
-        let all = group.gather(x)?.reshape(&[ranks, rows, cols])?;
-        all.transpose(&[1, 0, 2])?.reshape(&[rows, ranks * cols])
+        let joined = match behind {
+            0 => x.clone(),
+            _ => {
+                // What is received hangs on nothing that is computed here. It must not be waited for before
+                // this rank has had its part in all sums, which the others wait for.
+                begin(&[x])?;
+                let theirs = group.receive(&[rows, behind * cols], x.dtype(), rank + 1)?;
+                concatenate(&[x, &theirs], 1)?
+            }
+        };
+        if rank > 0 {
+            // At once: the one before waits for it, and nobody here asks for it.
+            begin(&[&group.send(&joined, rank - 1)?])?;
+        }
+        Ok(joined)
     }
 }
 

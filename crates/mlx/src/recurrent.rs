@@ -129,7 +129,7 @@ impl RecurrentOps for Mlx {
     ) {
         self.fill(out, || {
             let parts = DeltaParts::of(&x, spec)?;
-            self.each_span(batch, states, spec.v_cols(), |span, states| {
+            let y = self.each_span(batch, states, spec.v_cols(), |span, states| {
                 let parts = parts.rows(span.rows.clone())?;
                 let mut walk = states.walk(span, &parts.qkv)?;
                 let y = self.delta_rows(&mut walk, &parts, weights, spec)?;
@@ -138,7 +138,8 @@ impl RecurrentOps for Mlx {
                     ReadOrder::ByKeyHead => Ok(y),
                     ReadOrder::InTurn => in_turn(&y, spec),
                 }
-            })
+            })?;
+            y.astype(self.dtype)
         });
     }
 
@@ -154,13 +155,16 @@ impl RecurrentOps for Mlx {
         self.fill(out, || {
             let x = x.get()?.astype(Dtype::F32)?;
             let (inner, conv) = (spec.inner(), spec.conv_cols());
-            self.each_span(batch, states, inner, |span, states| {
+            let y = self.each_span(batch, states, inner, |span, states| {
                 let x = x.slice(0, span.rows.clone())?;
                 let mut walk = states.walk(span, &x.slice(1, inner..inner + conv)?)?;
                 let y = self.mamba_rows(&mut walk, &x, weights, spec)?;
                 states.keep(span, &walk)?;
                 Ok(y)
-            })
+            })?;
+            // All rows at once: peers that have a part of a group are asked once for all.
+            let z = x.slice(1, 0..inner)?.times(spec.scales.z)?;
+            self.gated(&y, &z, weights.gain, spec)?.astype(self.dtype)
         });
     }
 
@@ -177,12 +181,13 @@ impl RecurrentOps for Mlx {
             let x = x.get()?.astype(Dtype::F32)?;
             let part = |i: usize| x.slice(1, i * spec.cols..(i + 1) * spec.cols);
             let (fresh, after) = (part(0)?.multiply(&part(2)?)?, part(1)?);
-            self.each_span(batch, states, spec.cols, |span, states| {
+            let y = self.each_span(batch, states, spec.cols, |span, states| {
                 let rows = span.rows.clone();
                 let walk = states.walk(span, &fresh.slice(0, rows.clone())?)?;
                 states.keep(span, &walk)?;
                 after.slice(0, rows)?.multiply(&walk.convolved(weights)?)
-            })
+            })?;
+            y.astype(self.dtype)
         });
     }
 
@@ -205,7 +210,7 @@ impl RecurrentOps for Mlx {
 }
 
 impl Mlx {
-    /// Rows of all spans, in the activations' type.
+    /// Rows of all spans, in f32.
     fn each_span(
         &self,
         batch: &Staged,
@@ -218,7 +223,7 @@ impl Mlx {
             rows.push(rows_of(span, states)?);
         }
         self.leave(&states.array);
-        concatenate(&rows.iter().collect::<Vec<_>>(), 0)?.astype(self.dtype)
+        concatenate(&rows.iter().collect::<Vec<_>>(), 0)
     }
 }
 
@@ -316,7 +321,6 @@ impl Mlx {
         let n = x.dim(0);
         let (heads, dim, groups, size) = (spec.heads, spec.head_dim, spec.groups, spec.state);
         let (inner, conv) = (spec.inner(), spec.conv_cols());
-        let z = x.slice(1, 0..inner)?.times(spec.scales.z)?;
         let dt = x.slice(1, inner + conv..inner + conv + heads)?.times(spec.scales.dt)?;
         let number = |x| Array::number(x, Dtype::F32);
         let [least, most] = spec.dt_limit;
@@ -342,8 +346,34 @@ impl Mlx {
             },
         )?;
         let skip = weights.skip.exact.reshape(&[1, heads, 1])?;
-        let y = y.add(&values.multiply(&skip)?)?;
-        gated(&y.reshape(&[n, inner])?, &z, weights.gain, spec)
+        y.add(&values.multiply(&skip)?)?.reshape(&[n, inner])
+    }
+
+    /// What a Mamba-2 layer has read, gated and normed.
+    fn gated(
+        &self,
+        y: &Array,
+        z: &Array,
+        gain: Option<&Vector>,
+        spec: &Mamba2,
+    ) -> Result<Array, Fault> {
+        let (n, cols) = (y.dim(0), y.dim(1));
+        let norm = |x: &Array, eps: f32| {
+            let normed = match gain.map_or(1, |gain| gain.over) {
+                1 => {
+                    let each = x.reshape(&[n, spec.groups, cols / spec.groups])?;
+                    each.rms_norm(None, eps)?.reshape(&[n, cols])?
+                }
+                // A part of one group.
+                over => self.rms_norm_over(x, over, eps)?,
+            };
+            gain.map_or(Ok(normed.clone()), |gain| normed.multiply(&gain.exact))
+        };
+        match spec.gate {
+            MambaGate::Bare => y.multiply(&silu(z)?),
+            MambaGate::ThenNorm(eps) => norm(&y.multiply(&silu(z)?)?, eps),
+            MambaGate::AfterNorm(eps) => norm(y, eps)?.multiply(&silu(z)?),
+        }
     }
 
     /// Takes the matrices of a sequence through its rows: what is read of them.
@@ -352,21 +382,6 @@ impl Mlx {
         let Stepped { said, kept } = self.take(&Steps { rows, before, stops })?;
         walk.kept = kept;
         Ok(said)
-    }
-}
-
-/// What a Mamba-2 layer has read, gated and normed.
-fn gated(y: &Array, z: &Array, gain: Option<&Vector>, spec: &Mamba2) -> Result<Array, Fault> {
-    let (n, cols) = (y.dim(0), y.dim(1));
-    let norm = |x: &Array, eps: f32| {
-        let each = x.reshape(&[n, spec.groups, cols / spec.groups])?;
-        let normed = each.rms_norm(None, eps)?.reshape(&[n, cols])?;
-        gain.map_or(Ok(normed.clone()), |gain| normed.multiply(&gain.exact))
-    };
-    match spec.gate {
-        MambaGate::Bare => y.multiply(&silu(z)?),
-        MambaGate::ThenNorm(eps) => norm(&y.multiply(&silu(z)?)?, eps),
-        MambaGate::AfterNorm(eps) => norm(y, eps)?.multiply(&silu(z)?),
     }
 }
 

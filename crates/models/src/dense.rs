@@ -66,7 +66,7 @@ impl<B: Backend> NormWeights<B> {
     ) -> Result<Self, Error> {
         let mut gain = loader.gain(name, len)?;
         gain.iter_mut().for_each(|gain| *gain *= norm.scale);
-        let gain = b.vector(&gain);
+        let gain = b.gain(&gain, loader.norm_over(name));
         let bias = loader.norm_bias(norm, name, len)?.map(|values| b.vector(&values));
         Ok(NormWeights { gain, kind: norm.gain, eps: norm.eps, center: norm.center, bias })
     }

@@ -8,6 +8,7 @@ mod latent;
 mod spelling;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use backend::NormGain;
 use weights::{Checkpoint, Matrix};
@@ -88,6 +89,16 @@ impl<'a> Loader<'a> {
         loader.cuts = Some(loader.spec.cuts(share));
         loader.spec = shared;
         Ok(loader)
+    }
+
+    /// Which machine this is of how many that share the model.
+    pub(crate) fn share(&self) -> Share {
+        self.cuts.as_ref().map_or(Share::WHOLE, Cuts::share)
+    }
+
+    /// Over the columns of how many machines the norm called `name` goes.
+    pub(crate) fn norm_over(&self, name: &str) -> usize {
+        self.cuts.as_ref().map_or(1, |cuts| cuts.norm_over(name))
     }
 
     /// What is taken of the tensor or module called `name`, if not all.
@@ -286,9 +297,9 @@ impl<'a> Loader<'a> {
                 let matrix = self.matrix(&Linear { rows: *whole, ..linear.clone() })?;
                 ranges.iter().map(|range| matrix.rows_range(range.clone())).collect()
             }
-            Some(Cut::Columns { whole, range }) => {
+            Some(Cut::Columns { whole, ranges }) => {
                 let matrix = self.matrix(&Linear { cols: *whole, ..linear.clone() })?;
-                vec![matrix.cols_range(range.clone())?]
+                vec![matrix.cols_of(ranges)?]
             }
         })
     }
@@ -306,10 +317,11 @@ impl<'a> Loader<'a> {
 
     /// Bytes of what [`Loader::matrices`] gives. Copies nothing.
     fn matrix_bytes(&self, linear: &Linear) -> Result<u64, Error> {
-        if let Some(Cut::Columns { whole, range }) = self.cut(&linear.name) {
+        if let Some(Cut::Columns { whole, ranges }) = self.cut(&linear.name) {
             let matrix = self.matrix(&Linear { cols: *whole, ..linear.clone() })?;
-            matrix.check_cols(range)?;
-            return Ok((matrix.n_bytes() / whole * range.len()) as u64);
+            ranges.iter().try_for_each(|range| matrix.check_cols(range))?;
+            let own: usize = ranges.iter().map(Range::len).sum();
+            return Ok((matrix.n_bytes() / whole * own) as u64);
         }
         Ok(self.matrices(linear)?.iter().map(Matrix::n_bytes).sum::<usize>() as u64)
     }

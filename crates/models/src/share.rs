@@ -6,8 +6,7 @@
 //! Splitting by layers, of which each machine has some whole ones, is `part.rs`. Not here either: how
 //! machines find each other, nor who tells them what to do.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+mod cuts;
 
 use backend::{Backend, Batch};
 use weights::Checkpoint;
@@ -19,6 +18,8 @@ use crate::loader::Loader;
 use crate::recipe::{Branch, Ffn, Mixer};
 use crate::{Error, ModelSpec};
 
+pub(crate) use cuts::{Cut, Cuts, Run, Shares, Unshared, evenly, evenly_or_one, joined};
+
 /// What one of several machines has of everything that is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -28,72 +29,9 @@ pub struct Share {
     pub ranks: usize,
 }
 
-/// What is taken of tensors that are shared, by name.
-#[derive(Debug)]
-pub(crate) struct Cuts {
-    share: Share,
-    by_name: BTreeMap<String, Cut>,
-}
-
-/// What is taken of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// Of so many rows, or numbers of a vector, these.
-    Rows { whole: usize, ranges: Vec<Range<usize>> },
-    /// Of so many columns, these: what it is multiplied to is a part of a sum.
-    Columns { whole: usize, range: Range<usize> },
-}
-
-impl Share {
-    /// Which of `n`, which the machines share evenly.
-    pub(crate) fn of(self, n: usize) -> Range<usize> {
-        let each = n / self.ranks;
-        self.rank * each..(self.rank + 1) * each
-    }
-}
-
-impl Cuts {
-    /// Takes rows of what is called `name`: of parts of so many, one after the other, its share of each.
-    pub(crate) fn rows(&mut self, name: String, parts: &[usize]) {
-        let (mut ranges, mut first) = (Vec::new(), 0);
-        for part in parts {
-            let Range { start, end } = self.share.of(*part);
-            ranges.push(first + start..first + end);
-            first += part;
-        }
-        self.by_name.insert(name, Cut::Rows { whole: first, ranges });
-    }
-
-    /// Takes columns of what is called `name`.
-    pub(crate) fn columns(&mut self, name: String, whole: usize) {
-        let range = self.share.of(whole);
-        self.by_name.insert(name, Cut::Columns { whole, range });
-    }
-
-    pub(crate) fn of(&self, name: &str) -> Option<&Cut> {
-        self.by_name.get(name)
-    }
-
-    /// Which machine this is of how many. Experts, whose names depend on how they are stored, are not
-    /// listed: each machine has its share of the columns between their projections.
-    pub(crate) fn share(&self) -> Share {
-        self.share
-    }
-}
-
-/// What cannot be shared by so many, for [`Error::NotShared`].
-pub(crate) type Unshared = String;
-
-/// A share of `n` things, or what cannot be shared.
-pub(crate) fn evenly(n: usize, ranks: usize, what: &str) -> Result<usize, Unshared> {
-    match n.is_multiple_of(ranks) {
-        true => Ok(n / ranks),
-        false => Err(format!("its {n} {what}")),
-    }
-}
-
 impl ModelSpec {
-    /// The model of which each of `ranks` machines has its share: as many heads and inner columns.
+    /// The model of which each of `ranks` machines has its share: as many heads and inner columns. What
+    /// heads share, such as keys, there may be less of than machines; then several have the same.
     ///
     /// # Errors
     /// Something cannot be shared evenly, or not at all.
@@ -102,18 +40,8 @@ impl ModelSpec {
         for branch in
             spec.layers.iter_mut().flat_map(|l| &mut l.steps).flat_map(|s| &mut s.branches)
         {
-            let shared = match branch {
-                Branch::Mixer(Mixer::Attention(attention)) => attention.share(ranks),
-                Branch::Mixer(Mixer::Latent(_)) => Err("latent attention".to_owned()),
-                Branch::Mixer(_) => Err("layers with a state".to_owned()),
-                Branch::Ffn(Ffn::Gated(gated)) => gated.share(ranks),
-                Branch::Ffn(Ffn::Plain(plain)) => plain.share(ranks),
-                // It is small, and everybody has all of it.
-                Branch::Ffn(Ffn::LayerInput(_)) => Ok(()),
-                Branch::Ffn(Ffn::Moe(moe)) => moe.share(ranks),
-                Branch::Ffn(Ffn::Twin(_)) => Err("experts beside another layer".to_owned()),
-            };
             let family = self.family;
+            let shared = branch.shares_mut().share(ranks);
             shared.map_err(|what| Error::NotShared { family, ranks, what })?;
         }
         Ok(spec)
@@ -127,23 +55,49 @@ impl ModelSpec {
 
     /// What a machine takes of the tensors of this model, which can be shared.
     pub(crate) fn cuts(&self, share: Share) -> Cuts {
-        let mut cuts = Cuts { share, by_name: BTreeMap::new() };
+        let mut cuts = Cuts::new(share);
         if self.has_shared_head(share.ranks) {
-            cuts.rows(self.lm_head().name, &[self.vocab]);
+            cuts.rows(self.lm_head().name, &[Run::of(self.vocab)]);
         }
         for (i, layer) in self.layers.iter().enumerate() {
-            let parent = self.layer_name(i);
-            for branch in layer.branches() {
-                match branch {
-                    Branch::Mixer(Mixer::Attention(attention)) => attention.cut(&parent, &mut cuts),
-                    Branch::Ffn(Ffn::Gated(gated)) => gated.cut(&parent, &mut cuts),
-                    Branch::Ffn(Ffn::Plain(plain)) => plain.cut(&parent, &mut cuts),
-                    Branch::Ffn(Ffn::Moe(moe)) => moe.cut(&parent, &mut cuts),
-                    Branch::Mixer(_) | Branch::Ffn(_) => {}
-                }
-            }
+            let name = self.layer_name(i);
+            layer.branches().for_each(|branch| branch.shares().cut(&name, &mut cuts));
         }
         cuts
+    }
+}
+
+impl Branch {
+    /// How it is shared, which every kind has to say.
+    fn shares(&self) -> &dyn Shares {
+        match self {
+            Branch::Mixer(Mixer::Attention(attention)) => attention,
+            Branch::Mixer(Mixer::Latent(latent)) => latent,
+            Branch::Mixer(Mixer::GatedDelta(delta)) => delta,
+            Branch::Mixer(Mixer::Mamba2(mamba)) => mamba,
+            Branch::Mixer(Mixer::ShortConv(conv)) => conv,
+            Branch::Ffn(Ffn::Gated(gated)) => gated,
+            Branch::Ffn(Ffn::Plain(plain)) => plain,
+            Branch::Ffn(Ffn::Moe(moe)) => moe,
+            Branch::Ffn(Ffn::Twin(twin)) => &**twin,
+            Branch::Ffn(Ffn::LayerInput(input)) => input,
+        }
+    }
+
+    /// The same, to change.
+    fn shares_mut(&mut self) -> &mut dyn Shares {
+        match self {
+            Branch::Mixer(Mixer::Attention(attention)) => attention,
+            Branch::Mixer(Mixer::Latent(latent)) => latent,
+            Branch::Mixer(Mixer::GatedDelta(delta)) => delta,
+            Branch::Mixer(Mixer::Mamba2(mamba)) => mamba,
+            Branch::Mixer(Mixer::ShortConv(conv)) => conv,
+            Branch::Ffn(Ffn::Gated(gated)) => gated,
+            Branch::Ffn(Ffn::Plain(plain)) => plain,
+            Branch::Ffn(Ffn::Moe(moe)) => moe,
+            Branch::Ffn(Ffn::Twin(twin)) => &mut **twin,
+            Branch::Ffn(Ffn::LayerInput(input)) => input,
+        }
     }
 }
 
@@ -208,19 +162,14 @@ impl<B: Backend> ShareDecoder<B> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
     use weights::Matrix;
 
     use super::*;
-    use crate::modules::{ExpertLinear, Linear, Module};
+    use crate::modules::{ExpertLinear, Module};
     use crate::{FAMILIES, tiny};
-
-    fn linears(loader: &Loader<'_>) -> Vec<Linear> {
-        let linear = |module| match module {
-            Module::Linear(linear) => Some(linear),
-            _ => None,
-        };
-        loader.spec().modules().into_iter().filter_map(linear).collect()
-    }
 
     fn experts(loader: &Loader<'_>) -> Vec<ExpertLinear> {
         let experts = |module| match module {
@@ -240,85 +189,249 @@ mod tests {
         matrices.iter().flat_map(|m| (0..m.rows).map(move |r| row(m, r))).collect()
     }
 
-    /// In every layer that is shared, the machines have together what one alone has, each number once, in
-    /// rows or in columns.
+    /// Something stored: whole, and what each of two machines has of it, row by row. A vector has rows of
+    /// one number.
+    struct Pieces {
+        name: String,
+        whole: Vec<Vec<f32>>,
+        own: [Vec<Vec<f32>>; 2],
+    }
+
+    /// Everything but experts and projections from latents.
+    fn pieces(whole: &Loader<'_>, shares: &[Loader<'_>; 2]) -> Vec<Pieces> {
+        let column = |numbers: Vec<f32>| numbers.into_iter().map(|x| vec![x]).collect::<Vec<_>>();
+        let rows_of = |loader: &Loader<'_>, module: &Module| match module {
+            Module::Linear(linear) => Some(rows(&loader.matrices(linear).unwrap())),
+            Module::Gain { name, len, .. } => Some(column(loader.gain(name, *len).unwrap())),
+            Module::Vector { name, shape } => {
+                Some(column(loader.numbers(name, shape.iter().product()).unwrap()))
+            }
+            Module::Embedding(_) | Module::Experts(_) | Module::LatentUp(_) => None,
+        };
+        let name = |module: &Module| match module {
+            Module::Linear(linear) | Module::Embedding(linear) => linear.name.clone(),
+            Module::Gain { name, .. } | Module::Vector { name, .. } => name.clone(),
+            Module::Experts(experts) => experts.parent.clone(),
+            Module::LatentUp(up) => up.parent.clone(),
+        };
+        let (all, one) = (whole.spec().modules(), shares[0].spec().modules());
+        let piece = |(all, one): (&Module, &Module)| {
+            let [Some(first), Some(second)] = shares.each_ref().map(|share| rows_of(share, one))
+            else {
+                return None;
+            };
+            Some(Pieces { name: name(one), whole: rows_of(whole, all)?, own: [first, second] })
+        };
+        all.iter().zip(&one).filter_map(piece).collect()
+    }
+
+    /// The machines have together what one alone has, in rows or in columns: each number once, or twice
+    /// where `is_common`. Whether it is cut at all.
+    fn check(what: &str, pieces: Pieces, cuts: [Option<&Cut>; 2], is_common: bool) -> bool {
+        let Pieces { whole, own, .. } = pieces;
+        let [Some(first), Some(second)] = cuts else {
+            assert!(own.iter().all(|own| *own == whole), "{what}");
+            return false;
+        };
+        match (first, second) {
+            (Cut::Columns { ranges: a, .. }, Cut::Columns { ranges: b, .. }) => {
+                for (row, whole) in whole.iter().enumerate() {
+                    let mut joined = vec![None; whole.len()];
+                    for (ranges, own) in [a, b].into_iter().zip(&own) {
+                        for (col, number) in ranges.iter().cloned().flatten().zip(&own[row]) {
+                            assert_eq!(joined[col].replace(*number), None, "{what}");
+                        }
+                    }
+                    let whole = whole.iter().copied().map(Some);
+                    assert!(joined.into_iter().eq(whole), "{what}");
+                }
+            }
+            (Cut::Rows { ranges: a, .. }, Cut::Rows { ranges: b, .. }) => {
+                let places = [a, b].map(|ranges| ranges.iter().cloned().flatten());
+                let mut seen = vec![0; whole.len()];
+                for (own, places) in own.iter().zip(places) {
+                    assert_eq!(own.len(), places.clone().count(), "{what}");
+                    for (row, place) in own.iter().zip(places) {
+                        assert_eq!(*row, whole[place], "{what}");
+                        seen[place] += 1;
+                    }
+                }
+                let most = if is_common { 2 } else { 1 };
+                assert!(seen.iter().all(|n| (1..=most).contains(n)), "{what}: {seen:?}");
+            }
+            _ => panic!("{what} is cut in two ways"),
+        }
+        true
+    }
+
+    /// In every layer of every family that can be shared, the machines have together what one alone has.
     #[test]
     fn shares_put_together_are_the_whole() {
-        let mut split = Vec::new();
+        let mut left = Vec::new();
         for (family, names) in FAMILIES {
             let checkpoint = tiny::checkpoint(tiny::config(names[0]).unwrap(), 1).unwrap();
             let spec = crate::recipe(&checkpoint.config).unwrap();
-            let Ok(shared) = spec.shared(2) else { continue };
-            assert_eq!(shared.kv_bytes_per_block() * 2, spec.kv_bytes_per_block(), "{family}");
+            let Ok(shared) = spec.shared(2) else {
+                left.push(*family);
+                continue;
+            };
+            // Latents are on both, and so is what groups of heads of state spaces have in common.
+            let has_latents = spec.mixers().any(|mixer| matches!(mixer, Mixer::Latent(_)));
+            let is_common = spec
+                .mixers()
+                .any(|mixer| matches!(mixer, Mixer::Mamba2(mamba) if mamba.shape.groups == 1));
+            let kept = [shared.kv_bytes_per_block(), spec.kv_bytes_per_block()];
+            assert!(has_latents || kept[0] * 2 == kept[1], "{family}: {kept:?}");
+            let kept = [shared.state_bytes(), spec.state_bytes()];
+            assert!(is_common || kept[0] * 2 == kept[1], "{family}: {kept:?}");
             let whole = Loader::new(&spec, &checkpoint).unwrap();
             let shares = [0, 1].map(|rank| {
                 Loader::of_share(&spec, &checkpoint, Share { rank, ranks: 2 }).unwrap()
             });
             let mut n_cut = 0;
-            for (all, one) in linears(&whole).iter().zip(linears(&shares[0])) {
-                let own = shares.each_ref().map(|share| rows(&share.matrices(&one).unwrap()));
-                // The model says what comes of the output matrix: a logit for every token.
-                let parts = if one.name == spec.lm_head().name { 2 } else { 1 };
-                let is_share = |own: &Vec<_>| own.len() * parts == one.rows;
-                assert!(own.iter().all(is_share), "{family}: {}", one.name);
-                let what = format!("{family}: {}", all.name);
-                let expected = rows(&whole.matrices(all).unwrap());
-                let [Some(first), Some(second)] =
-                    shares.each_ref().map(|share| share.cut(&one.name))
-                else {
-                    assert!(own.iter().all(|own| *own == expected), "{what}");
-                    continue;
-                };
-                n_cut += 1;
-                match (first, second) {
-                    (Cut::Columns { .. }, Cut::Columns { .. }) => {
-                        let joined = own[0].iter().zip(&own[1]).map(|(a, b)| [&a[..], b].concat());
-                        assert_eq!(joined.collect::<Vec<_>>(), expected, "{what}");
-                    }
-                    (Cut::Rows { ranges: a, .. }, Cut::Rows { ranges: b, .. }) => {
-                        let places = [a, b].map(|ranges| ranges.iter().cloned().flatten());
-                        let mut seen = vec![0; all.rows];
-                        for (own, places) in own.iter().zip(places) {
-                            for (row, place) in own.iter().zip(places) {
-                                assert_eq!(*row, expected[place], "{what}");
-                                seen[place] += 1;
-                            }
-                        }
-                        assert!(seen.iter().all(|n| *n == 1), "{what}: {seen:?}");
-                    }
-                    _ => panic!("{what} is cut in two ways"),
-                }
+            for pieces in pieces(&whole, &shares) {
+                let what = format!("{family}: {}", pieces.name);
+                let cuts = shares.each_ref().map(|share| share.cut(&pieces.name));
+                n_cut += usize::from(check(&what, pieces, cuts, is_common));
             }
-            for (all, one) in experts(&whole).iter().zip(experts(&shares[0])) {
-                let whole = whole.experts(all).unwrap();
-                let own = shares.each_ref().map(|share| share.experts(&one).unwrap());
-                for (i, whole) in whole.iter().enumerate() {
-                    let [a, b] = [0, 1].map(|rank| rows(&own[rank][i..=i]));
-                    let joined: Vec<Vec<f32>> = match one.is_down() {
-                        true => a.iter().zip(&b).map(|(a, b)| [&a[..], b].concat()).collect(),
-                        false => [a, b].concat(),
-                    };
-                    assert_eq!(joined, rows(std::slice::from_ref(whole)), "{family}: {one:?}");
-                    n_cut += 1;
-                }
-            }
-            // Attention and feed-forward layers, an entrance and an exit each.
-            assert!(n_cut >= 4 * spec.layers.len(), "{family}: {n_cut}");
-            split.push(*family);
+            n_cut += check_latents(family, &whole, &shares);
+            n_cut += check_experts(family, &whole, &shares);
+            // Mixers and feed-forward layers, an entrance and an exit each.
+            let n_branches: usize = spec.layers.iter().map(|layer| layer.branches().count()).sum();
+            assert!(n_cut >= 2 * n_branches, "{family}: {n_cut} of {n_branches}");
         }
-        assert!(split.len() > 20, "{split:?}");
+        // By the gate that looks at all of its columns.
+        assert_eq!(left, ["gemma3n"]);
+    }
+
+    /// The heads of one machine after those of the other. How many projections there are.
+    fn check_latents(family: &str, whole: &Loader<'_>, shares: &[Loader<'_>; 2]) -> usize {
+        let ups = |loader: &Loader<'_>| -> Vec<_> {
+            let up = |module| match module {
+                Module::LatentUp(up) => Some(loader.latent_up(&up).unwrap()),
+                _ => None,
+            };
+            loader.spec().modules().into_iter().filter_map(up).collect()
+        };
+        let (whole, [first, second]) = (ups(whole), shares.each_ref().map(ups));
+        for ((whole, first), second) in whole.iter().zip(&first).zip(&second) {
+            let joined = [rows(&first.keys), rows(&second.keys)].concat();
+            assert_eq!(joined, rows(&whole.keys), "{family}");
+            let joined = [rows(&first.values), rows(&second.values)].concat();
+            assert_eq!(joined, rows(&whole.values), "{family}");
+        }
+        2 * whole.len()
+    }
+
+    /// A part of every row of experts, or of their rows. How many projections there are.
+    fn check_experts(family: &str, whole: &Loader<'_>, shares: &[Loader<'_>; 2]) -> usize {
+        let (all, ones) = (experts(whole), experts(&shares[0]));
+        for (all, one) in all.iter().zip(&ones) {
+            let whole = whole.experts(all).unwrap();
+            let own = shares.each_ref().map(|share| share.experts(one).unwrap());
+            for (i, whole) in whole.iter().enumerate() {
+                let [a, b] = [0, 1].map(|rank| rows(&own[rank][i..=i]));
+                let joined: Vec<Vec<f32>> = match one.is_down() {
+                    true => a.iter().zip(&b).map(|(a, b)| [&a[..], b].concat()).collect(),
+                    false => [a, b].concat(),
+                };
+                assert_eq!(joined, rows(std::slice::from_ref(whole)), "{family}: {one:?}");
+            }
+        }
+        all.len()
+    }
+
+    /// As gpt-oss is published: a machine has some pairs of every expert, and their biases.
+    #[test]
+    fn rows_that_take_turns_are_shared_in_pairs() {
+        for fixture in ["gpt_oss", "gpt_oss_mxfp4"] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(fixture);
+            let checkpoint = Checkpoint::open(&folder).unwrap();
+            let spec = crate::recipe(&checkpoint.config).unwrap();
+            let entrance = |loader: &Loader<'_>| {
+                let all = experts(loader);
+                let find = |name| all.iter().find(|experts| experts.projection == name).unwrap();
+                let found = loader.entrance(Some(find("gate_proj")), find("up_proj")).unwrap();
+                assert_eq!(found.rows, backend::GateUpRows::Interleaved);
+                (rows(&found.weight), found.bias.unwrap(), all[0].n)
+            };
+            let (whole, bias, n) = entrance(&Loader::new(&spec, &checkpoint).unwrap());
+            let each = whole.len() / n;
+            for rank in [0, 1] {
+                let share = Share { rank, ranks: 2 };
+                let loader = Loader::of_share(&spec, &checkpoint, share).unwrap();
+                let (own, own_bias, _) = entrance(&loader);
+                let half = each / 2;
+                for expert in 0..n {
+                    let (here, there) = (expert * half, expert * each + rank * half);
+                    let what = format!("{fixture}, expert {expert} of {share:?}");
+                    assert_eq!(own[here..][..half], whole[there..][..half], "{what}");
+                    assert_eq!(own_bias[here..][..half], bias[there..][..half], "{what}");
+                }
+                assert_eq!((own.len(), own_bias.len()), (n * half, n * half));
+                // Blocks of 32 columns are not cut through.
+                let down = experts(&loader).into_iter().find(ExpertLinear::is_down).unwrap();
+                assert_eq!(loader.experts(&down).is_ok(), fixture == "gpt_oss");
+            }
+        }
+    }
+
+    /// Norms go over as many machines as have columns of what they norm.
+    #[test]
+    fn norms_over_what_is_shared_go_over_machines() {
+        let over = |family: &str, more: serde_json::Value, ranks, name: &str| {
+            let mut config = tiny::config(family).unwrap();
+            config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let spec = crate::recipe(&config).unwrap();
+            spec.shared(ranks).unwrap();
+            spec.cuts(Share { rank: 0, ranks }).norm_over(&format!("model.layers.0.{name}"))
+        };
+        let none = || json!({});
+        assert_eq!(over("olmo2", none(), 4, "self_attn.q_norm"), 4);
+        assert_eq!(over("olmo2", none(), 4, "self_attn.k_norm"), 4);
+        assert_eq!(over("minimax_m2", none(), 2, "self_attn.k_norm"), 2);
+        assert_eq!(over("qwen3", none(), 2, "self_attn.q_norm"), 1);
+        let groups = |n: usize| json!({"n_groups": n});
+        assert_eq!(over("mamba2", groups(2), 2, "mixer.norm"), 1);
+        assert_eq!(over("mamba2", groups(1), 2, "mixer.norm"), 2);
+        assert_eq!(over("mamba2", groups(2), 4, "mixer.norm"), 2);
     }
 
     #[test]
     fn what_cannot_be_shared_is_said() {
-        let error = |name: &str, ranks| {
-            let spec = crate::recipe(&tiny::config(name).unwrap()).unwrap();
+        let error = |name: &str, more: serde_json::Value, ranks| {
+            let mut config = tiny::config(name).unwrap();
+            config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let spec = crate::recipe(&config).unwrap();
             spec.shared(ranks).unwrap_err().to_string()
         };
-        let said = error("llama", 3);
+        let none = || json!({});
+        let said = error("llama", none(), 3);
         assert!(said.starts_with("3 machines cannot share") && said.contains("4 heads"), "{said}");
-        assert!(error("llama", 4).contains("its 2 heads of keys and values"));
-        assert!(error("qwen3_next", 2).contains("layers with a state"));
-        assert!(error("deepseek_v3", 2).contains("latent attention"));
+        for (name, more, ranks, what) in [
+            (
+                "llama",
+                json!({"num_attention_heads": 6, "num_key_value_heads": 3}),
+                2,
+                "its 3 heads of keys and values",
+            ),
+            ("llama", json!({"intermediate_size": 97}), 2, "its 97 columns of feed-forward layers"),
+            ("qwen3_next", none(), 8, "its 4 heads of values with a state"),
+            (
+                "qwen3_next",
+                json!({"linear_num_key_heads": 3, "linear_num_value_heads": 6}),
+                2,
+                "its 3 heads of keys with a state",
+            ),
+            ("mamba2", json!({"n_groups": 1, "num_heads": 3}), 2, "its 3 heads of state spaces"),
+            ("mamba2", json!({"n_groups": 3, "num_heads": 6}), 2, "its 3 groups of heads"),
+            ("lfm2", none(), 3, "its 64 columns of convolutions"),
+            ("deepseek_v3", none(), 3, "its 4 heads of latent attention"),
+            ("qwen3_moe", json!({"moe_intermediate_size": 33}), 2, "its 33 columns of experts"),
+            ("gemma3n", none(), 2, "a gate that looks at all of its 96 columns"),
+        ] {
+            let said = error(name, more, ranks);
+            assert!(said.contains(&format!("{what} cannot be split over them")), "{said}");
+        }
     }
 }

@@ -98,25 +98,38 @@ impl Matrix {
     /// # Errors
     /// As [`Matrix::check_cols`].
     pub fn cols_range(&self, range: Range<usize>) -> Result<Matrix, Error> {
-        self.check_cols(&range)?;
-        let (Range { start, end }, together) = (range, self.together());
+        self.cols_of(&[range])
+    }
+
+    /// The matrix of the columns of these ranges alone, which are in ascending order. In memory of its
+    /// own.
+    ///
+    /// # Errors
+    /// As [`Matrix::check_cols`].
+    pub fn cols_of(&self, ranges: &[Range<usize>]) -> Result<Matrix, Error> {
+        ranges.iter().try_for_each(|range| self.check_cols(range))?;
+        let together = self.together();
         // Some bytes of every line.
-        let cut = |bytes: &Bytes, line: usize, part: Range<usize>| -> Bytes {
+        let cut = |bytes: &Bytes, line: usize, at: &dyn Fn(usize) -> usize| -> Bytes {
             if line == 0 {
                 return Bytes::new();
             }
-            bytes.chunks_exact(line).flat_map(|line| &line[part.clone()]).copied().collect()
+            let mut some = Vec::new();
+            for line in bytes.chunks_exact(line) {
+                ranges.iter().for_each(|cols| {
+                    some.extend_from_slice(&line[at(cols.start)..at(cols.end)]);
+                });
+            }
+            some.into()
         };
-        let part = |bytes: fn(Packing, usize) -> usize| {
-            bytes(self.packing, start)..bytes(self.packing, end)
+        let of_scales = |bytes: &Bytes| {
+            let at = |col| self.packing.row_scale_bytes(col);
+            cut(bytes, at(self.cols), &at)
         };
-        let (data_line, scale_line) =
-            (self.packing.row_bytes(self.cols), self.packing.row_scale_bytes(self.cols));
-        let of_scales = |bytes: &Bytes| cut(bytes, scale_line, part(Packing::row_scale_bytes));
         let scales = match self.packing {
             Packing::Fp8Blocks { .. } => {
-                let bytes = |col: usize| col.div_ceil(together) * Float::F32.n_bytes();
-                cut(&self.scales, bytes(self.cols), bytes(start)..bytes(end))
+                let at = |col: usize| col.div_ceil(together) * Float::F32.n_bytes();
+                cut(&self.scales, at(self.cols), &at)
             }
             _ => of_scales(&self.scales),
         };
@@ -124,8 +137,10 @@ impl Matrix {
             Packing::Affine { .. } => of_scales(&self.biases),
             _ => Bytes::new(),
         };
-        let data = cut(&self.data, data_line, part(Packing::row_bytes));
-        Ok(Matrix { cols: end - start, data, scales, biases, ..self.clone() })
+        let at = |col| self.packing.row_bytes(col);
+        let data = cut(&self.data, at(self.cols), &at);
+        let cols = ranges.iter().map(Range::len).sum();
+        Ok(Matrix { cols, data, scales, biases, ..self.clone() })
     }
 
     /// Packing and scales of some rows in blocks of `rows x cols`. A range that starts inside a

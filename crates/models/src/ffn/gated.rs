@@ -9,7 +9,7 @@ use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
 use crate::recipe::{GateKept, GateUp, GatedFfn};
-use crate::share::{Cuts, Unshared, evenly};
+use crate::share::{Cuts, Run, Shares, Unshared, evenly};
 use crate::step::Wiring;
 
 impl GatedFfn {
@@ -44,29 +44,30 @@ impl GatedFfn {
         inputs.chain([self.output(layer, hidden)]).map(Module::Linear).collect()
     }
 
-    /// Becomes what each of `ranks` machines has of it: a share of the columns between.
-    pub(crate) fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
-        if self.kept != GateKept::All {
-            return Err("a gate that looks at all of its columns".to_owned());
-        }
-        self.inner = evenly(self.inner, ranks, "columns of feed-forward layers")?;
-        Ok(())
-    }
-
-    /// What a machine takes of its tensors.
-    pub(crate) fn cut(&self, layer: &str, cuts: &mut Cuts) {
-        for linear in self.inputs(layer, 0) {
-            // Gate and up are one or two matrices.
-            cuts.rows(linear.name, &vec![self.inner; linear.rows / self.inner]);
-        }
-        cuts.columns(self.output(layer, 0).name, self.inner);
-    }
-
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
         sizes.inner = sizes.inner.max(self.inner);
         if self.kept != GateKept::All {
             sizes.qkv = sizes.qkv.max(2 * self.inner);
         }
+    }
+}
+
+/// Each machine has a share of the columns between.
+impl Shares for GatedFfn {
+    fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        if self.kept != GateKept::All {
+            return Err(format!("a gate that looks at all of its {} columns", self.inner));
+        }
+        self.inner = evenly(self.inner, ranks, "columns of feed-forward layers")?;
+        Ok(())
+    }
+
+    fn cut(&self, layer: &str, cuts: &mut Cuts) {
+        for linear in self.inputs(layer, 0) {
+            // Gate and up are one or two matrices.
+            cuts.rows(linear.name, &vec![Run::of(self.inner); linear.rows / self.inner]);
+        }
+        cuts.columns(self.output(layer, 0).name, Run::of(self.inner));
     }
 }
 

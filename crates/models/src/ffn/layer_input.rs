@@ -10,6 +10,7 @@ use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
 use crate::recipe::LayerInputFfn;
+use crate::share::{Cuts, Shares, Unshared};
 use crate::step::Wiring;
 
 impl LayerInputFfn {
@@ -28,6 +29,15 @@ impl LayerInputFfn {
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
         sizes.inner = sizes.inner.max(self.width);
     }
+}
+
+/// It is small, and every machine has all of it.
+impl Shares for LayerInputFfn {
+    fn share(&mut self, _ranks: usize) -> Result<(), Unshared> {
+        Ok(())
+    }
+
+    fn cut(&self, _layer: &str, _cuts: &mut Cuts) {}
 }
 
 /// A gate for a layer's inputs on a device.

@@ -11,7 +11,7 @@ use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{ExpertLinear, Linear, Module};
 use crate::recipe::{Correction, ExpertLatent, GatedFfn, MoeFfn, Shared};
-use crate::share::{Cuts, Unshared, evenly};
+use crate::share::{Cuts, Shares, Unshared, evenly};
 use crate::step::Wiring;
 
 /// The projections of all experts.
@@ -107,22 +107,6 @@ impl MoeFfn {
         list
     }
 
-    /// Becomes what each of `ranks` machines has of it: all experts, and a share of each.
-    pub(crate) fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
-        self.experts.inner = evenly(self.experts.inner, ranks, "columns of experts")?;
-        match &mut self.shared {
-            Shared::None => Ok(()),
-            Shared::Gated(ffn) | Shared::Whole(ffn) => ffn.share(ranks),
-        }
-    }
-
-    /// What a machine takes of its tensors, experts aside.
-    pub(crate) fn cut(&self, layer: &str, cuts: &mut Cuts) {
-        if let Some((ffn, _)) = self.shared(layer, 0) {
-            ffn.cut(&format!("{layer}.{}", self.name), cuts);
-        }
-    }
-
     pub(super) fn measure(&self, hidden: usize, sizes: &mut ScratchSizes) {
         sizes.router = sizes.router.max(self.experts.n);
         if let Some(latent) = self.latent {
@@ -135,6 +119,23 @@ impl MoeFfn {
                 sizes.shared = sizes.shared.max(hidden);
                 sizes.shared_gate = 1;
             }
+        }
+    }
+}
+
+/// Each machine has all experts, and a share of each.
+impl Shares for MoeFfn {
+    fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        self.experts.inner = evenly(self.experts.inner, ranks, "columns of experts")?;
+        match &mut self.shared {
+            Shared::None => Ok(()),
+            Shared::Gated(ffn) | Shared::Whole(ffn) => ffn.share(ranks),
+        }
+    }
+
+    fn cut(&self, layer: &str, cuts: &mut Cuts) {
+        if let Some((ffn, _)) = self.shared(layer, 0) {
+            ffn.cut(&format!("{layer}.{}", self.name), cuts);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
 use crate::recipe::PlainFfn;
-use crate::share::{Cuts, Unshared, evenly};
+use crate::share::{Cuts, Run, Shares, Unshared, evenly};
 use crate::step::Wiring;
 
 impl PlainFfn {
@@ -28,21 +28,22 @@ impl PlainFfn {
         self.linears(layer, hidden).map(Module::Linear).into()
     }
 
-    /// Becomes what each of `ranks` machines has of it: a share of the columns between.
-    pub(crate) fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+    pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
+        sizes.inner = sizes.inner.max(self.inner);
+    }
+}
+
+/// Each machine has a share of the columns between.
+impl Shares for PlainFfn {
+    fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
         self.inner = evenly(self.inner, ranks, "columns of feed-forward layers")?;
         Ok(())
     }
 
-    /// What a machine takes of its tensors.
-    pub(crate) fn cut(&self, layer: &str, cuts: &mut Cuts) {
+    fn cut(&self, layer: &str, cuts: &mut Cuts) {
         let [up, down] = self.linears(layer, 0);
-        cuts.rows(up.name, &[self.inner]);
-        cuts.columns(down.name, self.inner);
-    }
-
-    pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
-        sizes.inner = sizes.inner.max(self.inner);
+        cuts.rows(up.name, &[Run::of(self.inner)]);
+        cuts.columns(down.name, Run::of(self.inner));
     }
 }
 

@@ -12,6 +12,7 @@ use crate::dense::NormWeights;
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::TwinFfn;
+use crate::share::{Cuts, Shares, Unshared};
 use crate::step::Wiring;
 
 /// What the router multiplies what it reads with.
@@ -34,6 +35,19 @@ impl TwinFfn {
         self.dense.measure(sizes);
         self.experts.measure(hidden, sizes);
         sizes.shared = hidden;
+    }
+}
+
+/// Each machine has a share of both; what is normed is their sums.
+impl Shares for TwinFfn {
+    fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        self.dense.share(ranks)?;
+        self.experts.share(ranks)
+    }
+
+    fn cut(&self, layer: &str, cuts: &mut Cuts) {
+        self.dense.cut(layer, cuts);
+        self.experts.cut(layer, cuts);
     }
 }
 

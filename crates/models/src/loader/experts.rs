@@ -64,7 +64,7 @@ impl Loader<'_> {
 
     /// A projection as a checkpoint has it, of which this machine may have a share.
     fn whole(&self, experts: &ExpertLinear) -> ExpertLinear {
-        let ranks = self.cuts.as_ref().map_or(1, |cuts| cuts.share().ranks);
+        let ranks = self.share().ranks;
         let mut whole = experts.clone();
         match whole.is_down() {
             true => whole.cols *= ranks,
@@ -75,7 +75,7 @@ impl Loader<'_> {
 
     /// What this machine has of rows that each expert has `each` of.
     fn own_rows(&self, each: usize) -> Range<usize> {
-        self.cuts.as_ref().map_or(0..each, |cuts| cuts.share().of(each))
+        self.share().of(each)
     }
 
     /// One matrix per expert. Shares the bytes of a stack, unless this machine has some columns only.
@@ -172,9 +172,8 @@ impl Loader<'_> {
     /// have a share of each expert, the first one adds those of what is summed.
     pub(crate) fn expert_bias(&self, experts: &ExpertLinear) -> Result<Option<Vec<f32>>, Error> {
         let whole = self.whole(experts);
-        let rank = self.cuts.as_ref().map_or(0, |cuts| cuts.share().rank);
         if whole.is_down() {
-            return if rank == 0 { self.whole_bias(&whole) } else { Ok(None) };
+            return if self.share().rank == 0 { self.whole_bias(&whole) } else { Ok(None) };
         }
         let own = self.own_rows(whole.rows);
         Ok(self.whole_bias(&whole)?.map(|all| some_of_each(&all, whole.rows, &own)))

@@ -8,6 +8,7 @@ use weights::Matrix;
 use super::Loader;
 use crate::Error;
 use crate::modules::LatentUp;
+use crate::share::Run;
 
 /// What makes keys and values of a latent, each the rows of one head after those of another.
 pub(crate) struct LatentMatrices {
@@ -34,19 +35,25 @@ impl Loader<'_> {
         self.checkpoint.contains(&format!("{}.weight", up.keys()))
     }
 
-    /// The parts of the projection from a latent. Shares the bytes of what is stored.
+    /// The parts of the projection from a latent, as many heads of it as this machine has. Shares the
+    /// bytes of what is stored.
     pub(crate) fn latent_up(&self, up: &LatentUp) -> Result<LatentMatrices, Error> {
         let Latent { heads, rank, plain, v_dim, .. } = up.shape;
+        let share = self.share();
+        let all = heads * share.ranks;
         if self.is_split(up) {
-            let keys = self.checkpoint.experts(&up.keys(), heads, rank, plain)?;
-            let values = self.checkpoint.experts(&up.values(), heads, v_dim, rank)?;
-            let order = LatentOrder::ByOutput;
-            return Ok(LatentMatrices { keys: vec![keys], order, values: vec![values] });
+            let own = |name: &str, rows, cols| -> Result<Vec<Matrix>, Error> {
+                let stack = self.checkpoint.experts(name, all, rows, cols)?;
+                Ok(vec![stack.rows_range(share.of_run(Run { n: all, each: rows }))])
+            };
+            let keys = own(&up.keys(), rank, plain)?;
+            let values = own(&up.values(), v_dim, rank)?;
+            return Ok(LatentMatrices { keys, order: LatentOrder::ByOutput, values });
         }
-        let joined = self.checkpoint.matrix(&up.joined(), heads * up.rows_per_head(), rank)?;
+        let joined = self.checkpoint.matrix(&up.joined(), all * up.rows_per_head(), rank)?;
         let cut = |first: usize, n: usize| {
             let start = |head: usize| head * up.rows_per_head() + first;
-            (0..heads).map(|head| joined.rows_range(start(head)..start(head) + n)).collect()
+            share.of(all).map(|head| joined.rows_range(start(head)..start(head) + n)).collect()
         };
         let (keys, values) = (cut(0, plain), cut(plain, v_dim));
         Ok(LatentMatrices { keys, order: LatentOrder::ByInput, values })

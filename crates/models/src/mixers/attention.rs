@@ -2,7 +2,7 @@
 //! families, one projection back.
 
 use backend::ops::{self, AttentionLayer, Output};
-use backend::{Attention, Backend, NormOrder, NormSpan};
+use backend::{Attention, Backend, NormCenter, NormOrder, NormSpan};
 use weights::Matrix;
 
 use crate::Error;
@@ -11,7 +11,7 @@ use crate::dense::{LinearWeights, NormWeights};
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
 use crate::recipe::{AttentionMixer, Bias, HeadNorm, KeysValues, Norm, OutGate, Qkv, ValueNorm};
-use crate::share::{Cuts, Unshared, evenly};
+use crate::share::{Cuts, Run, Shares, Unshared, evenly, evenly_or_one};
 use crate::step::Wiring;
 
 impl AttentionMixer {
@@ -99,43 +99,56 @@ impl AttentionMixer {
         linears.chain(norms).chain(sinks).collect()
     }
 
-    /// Becomes what each of `ranks` machines has of it: a share of the heads.
-    pub(crate) fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
-        if self.head_norm.as_ref().is_some_and(|norm| norm.span == NormSpan::AllHeads) {
-            return Err("a norm over all heads".to_owned());
-        }
-        self.shape.heads = evenly(self.shape.heads, ranks, "heads")?;
-        self.shape.kv_heads = evenly(self.shape.kv_heads, ranks, "heads of keys and values")?;
-        Ok(())
-    }
-
-    /// What a machine takes of its tensors.
-    pub(crate) fn cut(&self, parent: &str, cuts: &mut Cuts) {
-        let shape = &self.shape;
-        for linear in self.inputs(parent, 0) {
-            match self.qkv {
-                Qkv::Split => cuts.rows(linear.name, &[linear.rows]),
-                Qkv::Fused(_) => {
-                    cuts.rows(linear.name, &[shape.q_cols(), shape.k_cols(), shape.v_cols()]);
-                }
-            }
-        }
-        cuts.columns(self.output(parent, 0).name, shape.out_cols());
-        for (_, name, len) in self.head_norms(parent) {
-            if len > shape.head_dim {
-                cuts.rows(name, &[len]);
-            }
-        }
-        if let Some(name) = self.sinks_name(parent) {
-            cuts.rows(name, &[shape.heads]);
-        }
-    }
-
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
         sizes.qkv = sizes.qkv.max(self.row_cols());
         sizes.attended = sizes.attended.max(self.shape.out_cols());
         if self.gate == OutGate::WithQuery {
             sizes.gate = sizes.gate.max(self.shape.q_cols());
+        }
+    }
+}
+
+/// Each machine has a share of the heads, and the keys and values that these read.
+impl Shares for AttentionMixer {
+    fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        if let Some(norm) = &self.head_norm
+            && norm.span == NormSpan::AllHeads
+            && norm.center == NormCenter::Mean
+        {
+            return Err(format!("a layer norm over all of its {} heads", self.shape.heads));
+        }
+        self.shape.heads = evenly(self.shape.heads, ranks, "heads")?;
+        self.shape.kv_heads =
+            evenly_or_one(self.shape.kv_heads, ranks, "heads of keys and values")?;
+        Ok(())
+    }
+
+    fn cut(&self, layer: &str, cuts: &mut Cuts) {
+        let Attention { heads, kv_heads, head_dim, .. } = self.shape;
+        let queries = |each| Run { n: heads, each };
+        let keys = Run { n: kv_heads, each: head_dim };
+        let values = Run { n: kv_heads, each: self.shape.v_cols() / kv_heads };
+        let gated = match self.gate {
+            OutGate::Absent => queries(head_dim),
+            OutGate::WithQuery => queries(2 * head_dim),
+        };
+        for (linear, part) in self.inputs(layer, 0).into_iter().zip([gated, keys, values]) {
+            match self.qkv {
+                Qkv::Split => cuts.rows(linear.name, &[part]),
+                Qkv::Fused(_) => cuts.rows(linear.name, &[queries(head_dim), keys, values]),
+            }
+        }
+        cuts.columns(self.output(layer, 0).name, queries(self.shape.v_dim()));
+        let norms = self.head_norms(layer).into_iter().zip([queries(head_dim), keys]);
+        for ((_, name, _), part) in norms {
+            match self.head_norm.as_ref().map(|norm| norm.span) {
+                Some(NormSpan::AllHeads) => cuts.norm(name, part, cuts.share().ranks),
+                Some(NormSpan::OwnHead) => cuts.rows(name, &[part]),
+                Some(NormSpan::Head) | None => {}
+            }
+        }
+        if let Some(name) = self.sinks_name(layer) {
+            cuts.rows(name, &[queries(1)]);
         }
     }
 }

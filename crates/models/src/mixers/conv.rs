@@ -7,6 +7,7 @@ use crate::Error;
 use crate::loader::Loader;
 use crate::modules::Module;
 use crate::recipe::Bias;
+use crate::share::{Cuts, Run};
 
 /// A convolution by name.
 pub(crate) struct Conv {
@@ -35,6 +36,13 @@ impl Conv {
         let taps = Module::Vector { name: self.weight_name(), shape };
         let bias = Module::Vector { name: self.bias_name(), shape: vec![self.cols] };
         [taps].into_iter().chain((self.bias == Bias::Stored).then_some(bias)).collect()
+    }
+
+    /// Takes a machine's share of each part of the columns, with all of their taps.
+    pub(super) fn cut(&self, parts: &[Run], cuts: &mut Cuts) {
+        let taps = |part: &Run| Run { n: part.n, each: part.each * self.taps };
+        cuts.rows(self.weight_name(), &parts.iter().map(taps).collect::<Vec<_>>());
+        cuts.rows(self.bias_name(), parts);
     }
 }
 

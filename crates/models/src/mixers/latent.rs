@@ -14,6 +14,7 @@ use crate::dense::{LinearWeights, NormWeights};
 use crate::loader::Loader;
 use crate::modules::{LatentUp, Linear, Module};
 use crate::recipe::{Bias, LatentMixer, LatentQuery, Norm};
+use crate::share::{Cuts, Run, Shares, Unshared, evenly};
 use crate::step::Wiring;
 
 /// The full name of a part of layer `parent`.
@@ -81,6 +82,23 @@ impl LatentMixer {
         sizes.heads = sizes.heads.max(shape.q_cols()).max(shape.v_cols());
         sizes.qkv = sizes.qkv.max(attention.qkv_cols());
         sizes.attended = sizes.attended.max(attention.out_cols());
+    }
+}
+
+/// Each machine has a share of the heads, and all of what is kept: the projection to latents is on every
+/// machine, and so is what comes of it.
+impl Shares for LatentMixer {
+    fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        self.shape.heads = evenly(self.shape.heads, ranks, "heads of latent attention")?;
+        Ok(())
+    }
+
+    /// The projection from latents to heads is cut where its storage is known, in `loader/latent.rs`.
+    fn cut(&self, layer: &str, cuts: &mut Cuts) {
+        let Latent { heads, plain, rotated, v_dim, .. } = self.shape;
+        let queries = self.queries(layer, 0).pop().expect("there is a last projection to queries");
+        cuts.rows(queries.name, &[Run { n: heads, each: plain + rotated }]);
+        cuts.columns(self.output(layer, 0).name, Run { n: heads, each: v_dim });
     }
 }
 

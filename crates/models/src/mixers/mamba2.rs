@@ -11,6 +11,7 @@ use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
 use crate::recipe::Mamba2Mixer;
+use crate::share::{Cuts, Run, Shares, Unshared, evenly, evenly_or_one};
 use crate::step::Wiring;
 
 impl Mamba2Mixer {
@@ -69,6 +70,32 @@ impl Mamba2Mixer {
     }
 }
 
+/// Each machine has a share of the heads, and the groups that these go with. Where several machines have
+/// heads of one group, its norm goes over what all of them read.
+impl Shares for Mamba2Mixer {
+    fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        self.shape.heads = evenly(self.shape.heads, ranks, "heads of state spaces")?;
+        self.shape.groups = evenly_or_one(self.shape.groups, ranks, "groups of heads")?;
+        Ok(())
+    }
+
+    fn cut(&self, layer: &str, cuts: &mut Cuts) {
+        let Mamba2 { heads, head_dim, groups, state, .. } = self.shape;
+        let each = |each| Run { n: heads, each };
+        let (inner, shared) = (each(head_dim), Run { n: groups, each: state });
+        cuts.rows(self.input(layer, 0).name, &[inner, inner, shared, shared, each(1)]);
+        self.conv(layer).cut(&[inner, shared, shared], cuts);
+        for part in ["A_log", "dt_bias", "D"] {
+            cuts.rows(self.part(layer, part), &[each(1)]);
+        }
+        if self.has_norm() {
+            let over = (cuts.share().ranks / groups).max(1);
+            cuts.norm(self.part(layer, "norm"), inner, over);
+        }
+        cuts.columns(self.output(layer, 0).name, inner);
+    }
+}
+
 /// A selective state space on a device.
 pub(crate) struct Mamba2Weights<B: Backend> {
     shape: Mamba2,
@@ -97,7 +124,11 @@ impl<B: Backend> Mamba2Weights<B> {
         let (mut taps, bias) = conv::load(loader, &mixer.conv(layer))?;
         scale_parts(&mut taps, mixer);
         let gain = match mixer.has_norm() {
-            true => Some(b.vector(&loader.gain(&mixer.part(layer, "norm"), shape.inner())?)),
+            true => {
+                let name = mixer.part(layer, "norm");
+                let gain = loader.gain(&name, shape.inner())?;
+                Some(b.gain(&gain, loader.norm_over(&name)))
+            }
             false => None,
         };
         Ok(Mamba2Weights {

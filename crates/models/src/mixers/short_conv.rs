@@ -11,6 +11,7 @@ use crate::dense::LinearWeights;
 use crate::loader::Loader;
 use crate::modules::{Linear, Module};
 use crate::recipe::ShortConvMixer;
+use crate::share::{Cuts, Run, Shares, Unshared, evenly};
 use crate::step::Wiring;
 
 impl ShortConvMixer {
@@ -39,6 +40,21 @@ impl ShortConvMixer {
     pub(super) fn measure(&self, sizes: &mut ScratchSizes) {
         sizes.qkv = sizes.qkv.max(self.shape.row_cols());
         sizes.attended = sizes.attended.max(self.shape.cols);
+    }
+}
+
+/// Each machine has a share of the columns.
+impl Shares for ShortConvMixer {
+    fn share(&mut self, ranks: usize) -> Result<(), Unshared> {
+        self.shape.cols = evenly(self.shape.cols, ranks, "columns of convolutions")?;
+        Ok(())
+    }
+
+    fn cut(&self, layer: &str, cuts: &mut Cuts) {
+        let cols = Run::of(self.shape.cols);
+        cuts.rows(self.input(layer, 0).name, &[cols; 3]);
+        self.conv(layer).cut(&[cols], cuts);
+        cuts.columns(self.output(layer, 0).name, cols);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use backend::{BLOCK, Backend, Batch, KvFormat, Span, TokenId, reference::Reference};
 use cpu::{Activations, Cpu, Isa, Options};
 use hearth_models::recipe::{Branch, Ffn, GateKept, Layer};
-use hearth_models::{Decoder, ModelSpec, Room, Scratch, Store};
+use hearth_models::{Decoder, Error, ModelSpec, Room, Scratch, Share, ShareDecoder, Store};
 use weights::Checkpoint;
 
 /// Where the goldens lie.
@@ -34,13 +34,20 @@ pub(crate) fn floats(path: &Path) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()
 }
 
-/// A model on a device, with caches for a few sequences.
+/// A model on a device, or a share of one, with caches for a few sequences.
 pub(crate) struct Runner<'b, B: Backend> {
     b: &'b B,
-    decoder: Decoder<B>,
+    decoder: Passes<B>,
     store: Store<B>,
     scratch: Scratch<B>,
     staged: B::Staged,
+}
+
+/// What computes passes.
+enum Passes<B: Backend> {
+    Whole(Decoder<B>),
+    #[allow(dead_code, reason = "tests of shares alone have one")]
+    Share(ShareDecoder<B>),
 }
 
 /// Room of a [`Runner`].
@@ -51,19 +58,44 @@ const N_SLOTS: usize = 8;
 impl<'b, B: Backend> Runner<'b, B> {
     pub(crate) fn new(b: &'b B, spec: &ModelSpec, checkpoint: &Checkpoint) -> Self {
         let decoder = Decoder::load(spec, checkpoint, b).expect("the model loads");
+        let spec = decoder.spec().clone();
+        Runner::of(b, &spec, Passes::Whole(decoder))
+    }
+
+    /// What one of several machines has of every layer.
+    #[allow(dead_code, reason = "tests of shares alone have one")]
+    pub(crate) fn of_share(
+        b: &'b B,
+        (spec, share): (&ModelSpec, Share),
+        checkpoint: &Checkpoint,
+    ) -> Result<Self, Error> {
+        let decoder = ShareDecoder::load((spec, share), checkpoint, b, &mut |_, _| ())?;
+        let spec = decoder.spec().clone();
+        Ok(Runner::of(b, &spec, Passes::Share(decoder)))
+    }
+
+    fn of(b: &'b B, spec: &ModelSpec, decoder: Passes<B>) -> Self {
         let room = Room { n_blocks: N_BLOCKS, n_windowed: N_BLOCKS, n_slots: N_SLOTS };
-        let store = Store::new(decoder.spec(), room, b);
-        let scratch = Scratch::new(decoder.spec(), MAX_ROWS, MAX_ROWS, b);
+        let store = Store::new(spec, room, b);
+        let scratch = Scratch::new(spec, MAX_ROWS, MAX_ROWS, b);
         Runner { b, decoder, store, scratch, staged: b.staged(MAX_ROWS) }
     }
 
-    /// One pass; the logits of the wanted rows.
+    /// One pass; the logits of the wanted rows, if this machine is the one that has them.
     pub(crate) fn pass(&mut self, batch: &Batch) -> Vec<f32> {
         self.b.stage(batch, &mut self.staged);
-        self.decoder.forward(self.b, &self.staged, &mut self.store, &mut self.scratch);
+        let (store, scratch) = (&mut self.store, &mut self.scratch);
+        let (logits, len) = match &self.decoder {
+            Passes::Whole(decoder) => {
+                decoder.forward(self.b, &self.staged, store, scratch);
+                (scratch.logits(), batch.want.len() * decoder.spec().vocab)
+            }
+            Passes::Share(decoder) => {
+                decoder.forward(self.b, (batch, &self.staged), store, scratch)
+            }
+        };
         let mut out = Vec::new();
-        let len = batch.want.len() * self.decoder.spec().vocab;
-        self.b.read(self.scratch.logits(), len, &mut out).expect("a sound device");
+        self.b.read(logits, len, &mut out).expect("a sound device");
         out
     }
 
@@ -90,9 +122,9 @@ impl<'b, B: Backend> Runner<'b, B> {
 
 /// How far logits may be from a golden, in standard deviations of the golden.
 #[derive(Clone, Copy)]
-struct Tolerance {
-    worst: f32,
-    rms: f32,
+pub(crate) struct Tolerance {
+    pub(crate) worst: f32,
+    pub(crate) rms: f32,
 }
 
 /// Of the reference device to an f32 run by others with keys and values rounded to f16 as ours are then.
@@ -102,7 +134,7 @@ struct Tolerance {
 const REFERENCE: Tolerance = Tolerance { worst: 3e-3, rms: 3e-4 };
 
 /// Of the CPU device with exact activations: the same, with sums in f32 rather than f64.
-const EXACT: Tolerance = REFERENCE;
+pub(crate) const EXACT: Tolerance = REFERENCE;
 
 /// Of the CPU device with activations rounded to eight bits, which the makers of the goldens do not
 /// do. Large, because tiny random models amplify every error; real ones are measured elsewhere.

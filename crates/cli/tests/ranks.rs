@@ -13,7 +13,7 @@ use std::net::TcpListener;
 use std::process::{Child, Stdio};
 
 use common::{Home, write_model_of};
-use serde_json::Value;
+use serde_json::{Value, json};
 use served::Served;
 use server::{Server, rest};
 
@@ -34,45 +34,66 @@ fn flags<'a>(library: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     own.iter().chain(more).copied().collect()
 }
 
-/// A server, and the process that shares its model.
-struct Pair {
+/// A server, and the processes that share its model.
+struct Group {
     first: Server,
-    second: Served,
+    others: Vec<Served>,
 }
 
-impl Pair {
-    fn start(home: &mut Home, more: &[&str]) -> Pair {
-        let (library, at) = (library(), addresses(3));
+impl Group {
+    /// Of two.
+    fn pair(home: &mut Home, more: &[&str]) -> Group {
+        Group::start(home, 2, more)
+    }
+
+    fn start(home: &mut Home, n: usize, more: &[&str]) -> Group {
+        let (library, at) = (library(), addresses(n + 1));
         let hosts = home.path().join("hosts.json");
-        std::fs::write(&hosts, serde_json::json!([[at[0]], [at[1]]]).to_string()).unwrap();
+        let places: Vec<[&String; 1]> = at[..n].iter().map(|at| [at]).collect();
+        std::fs::write(&hosts, json!(places).to_string()).unwrap();
         let model = home.path().join("model");
         if !model.exists() {
             common::write_model(&model);
         }
-        let flags = flags(&library, &[&["--ranks", &at[2]][..], more].concat());
-        let vars = |rank| [("MLX_RANK", rank), ("MLX_HOSTFILE", hosts.to_str().unwrap())];
+        let flags = flags(&library, &[&["--ranks", &at[n]][..], more].concat());
         let args = [&["serve", model.to_str().unwrap()][..], &flags].concat();
-        let mut second = home.command(&args, &vars("1"));
-        second.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let second = Served(second.spawn().unwrap());
         let hosts = hosts.to_str().unwrap().to_owned();
+        let start = |rank: usize| {
+            let vars = [("MLX_RANK", &*rank.to_string()), ("MLX_HOSTFILE", &*hosts)];
+            let mut other = home.command(&args, &vars);
+            Served(other.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        };
+        let others = (1..n).map(start).collect();
         home.set(vec![("MLX_RANK", "0".to_owned()), ("MLX_HOSTFILE", hosts)]);
-        Pair { first: Server::start(home, &flags), second }
+        let first = Server::start(home, &flags);
+        home.set(Vec::new());
+        Group { first, others }
     }
 
-    /// How the second one ends by itself, and what it has printed.
-    fn end_of_second(mut self) -> (Option<i32>, String) {
-        let child: &mut Child = &mut self.second.0;
-        let said = [rest(child.stdout.take().unwrap()), rest(child.stderr.take().unwrap())];
-        (child.wait().unwrap().code(), said.concat())
+    /// Ends it. How the others end by themselves, and what they have printed.
+    fn end(self) -> Vec<(Option<i32>, String)> {
+        end(self.first);
+        self.others.into_iter().map(end_of).collect()
     }
+}
+
+/// How a process ends by itself, and what it has printed.
+fn end_of(mut process: Served) -> (Option<i32>, String) {
+    let child: &mut Child = &mut process.0;
+    let said = [rest(child.stdout.take().unwrap()), rest(child.stderr.take().unwrap())];
+    (child.wait().unwrap().code(), said.concat())
 }
 
 /// What a server says to two prompts, the first of them twice, and how much of each it had already.
 fn answers(server: &Server) -> Vec<(Value, Value)> {
+    answers_below(server, 250)
+}
+
+/// The same with no token from `most` on in prompts.
+fn answers_below(server: &Server, most: u32) -> Vec<(Value, Value)> {
     let ask = |n: u32| {
-        let prompt: Vec<u32> = (0..n).map(|i| i * 7 % 250).collect();
-        let body = serde_json::json!({
+        let prompt: Vec<u32> = (0..n).map(|i| i * 7 % most).collect();
+        let body = json!({
             "prompt": prompt, "max_tokens": 12, "temperature": 0, "logprobs": 1, "n": 2,
         });
         let response = rest(server.send("POST", "/v1/completions", &body.to_string()));
@@ -113,11 +134,11 @@ fn two_processes_say_what_one_says() {
         }
         let expected = alone_twice(&homes[0]);
         assert!(expected[0][2].1.as_u64() > Some(0), "{name}: a prefix is found again");
-        let Pair { first, mut second } = Pair::start(&mut homes[1], &[]);
-        assert_eq!(answers(&first), expected[0], "{name}");
-        end(first);
-        let log = rest(second.0.stderr.take().unwrap());
-        assert_eq!(second.0.wait().unwrap().code(), Some(0), "{name}: {log}");
+        let pair = Group::pair(&mut homes[1], &[]);
+        assert_eq!(answers(&pair.first), expected[0], "{name}");
+        for (status, log) in pair.end() {
+            assert_eq!(status, Some(0), "{name}: {log}");
+        }
         // What both have computed together is of use to one alone.
         assert_eq!(alone_twice(&homes[1])[0], expected[1], "{name}");
         if name == "llama" {
@@ -140,15 +161,114 @@ fn two_shares_of_every_layer_say_what_one_process_says() {
             write_model_of(config.clone(), &home.path().join("model"));
         }
         let expected = alone_twice(&homes[0]);
-        let Pair { first, mut second } = Pair::start(&mut homes[1], &["--split", "tensor"]);
-        assert_eq!(answers(&first), expected[0], "{name}");
-        end(first);
-        let log = rest(second.0.stderr.take().unwrap());
-        assert_eq!(second.0.wait().unwrap().code(), Some(0), "{name}: {log}");
-        assert!(log.contains("share 2 of 2"), "{name}: {log}");
+        let pair = Group::pair(&mut homes[1], &["--split", "tensor"]);
+        assert_eq!(answers(&pair.first), expected[0], "{name}");
+        for (status, log) in pair.end() {
+            assert_eq!(status, Some(0), "{name}: {log}");
+            assert!(log.contains("share 2 of 2"), "{name}: {log}");
+        }
         // What shares have left on disk is of no use to one alone, and is not taken for its own.
         assert_eq!(alone_twice(&homes[1])[0], expected[0], "{name}");
     }
+}
+
+/// A tiny config with other values.
+fn config_with(name: &str, more: Value) -> Value {
+    let mut config = models::tiny::config(name).unwrap();
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    config
+}
+
+/// Shares of a model say what one process says: from the beginning, from what they remember of a prompt,
+/// and, if they are started again, from what they have left on disk.
+#[track_caller]
+fn shares_say_what_one_says(config: &Value, ranks: usize, is_started_again: bool) {
+    let mut homes = [Home::new(), Home::new()];
+    for home in &homes {
+        write_model_of(config.clone(), &home.path().join("model"));
+    }
+    let alone = || {
+        let (library, home) = (library(), &homes[0]);
+        let server = Server::start(home, &flags(&library, &[]));
+        let said = answers(&server);
+        end(server);
+        said
+    };
+    let runs = if is_started_again { 2 } else { 1 };
+    let expected: Vec<_> = (0..runs).map(|_| alone()).collect();
+    let what = &config["model_type"];
+    assert!(expected[0][2].1.as_u64() > Some(0), "{what}: a prefix is found again");
+    for expected in &expected {
+        let group = Group::start(&mut homes[1], ranks, &["--split", "tensor"]);
+        assert_eq!(answers(&group.first), *expected, "{what} on {ranks}");
+        for (status, log) in group.end() {
+            assert_eq!(status, Some(0), "{what}: {log}");
+        }
+    }
+    if is_started_again {
+        assert!(expected[1][0].1.as_u64() > Some(0), "{what}: states are found again");
+    }
+}
+
+#[test]
+fn shares_of_layers_with_states_say_what_one_process_says() {
+    // As GGUF files have them: value heads in turn.
+    let in_turn = json!({"linear_by_kind": true, "linear_heads_in_turn": true});
+    shares_say_what_one_says(&config_with("qwen3_next", in_turn), 2, true);
+    // Heads with a state, one set of queries and keys for all of them.
+    let one_key = json!({"linear_num_key_heads": 1});
+    shares_say_what_one_says(&config_with("qwen3_next", one_key), 2, false);
+    for name in ["qwen3_5", "falcon_h1", "lfm2"] {
+        shares_say_what_one_says(&config_with(name, json!({})), 2, false);
+    }
+    // Norms over what both have read.
+    for name in ["granitemoehybrid", "nemotron_h"] {
+        let one = json!({"mamba_n_groups": 1, "n_groups": 1});
+        shares_say_what_one_says(&config_with(name, one), 2, false);
+    }
+}
+
+#[test]
+fn shares_of_latents_and_of_norms_over_all_heads_say_what_one_process_says() {
+    shares_say_what_one_says(&config_with("kimi_linear", json!({})), 2, true);
+    for name in ["deepseek_v3", "deepseek_v2", "olmo2", "minimax_m2"] {
+        shares_say_what_one_says(&config_with(name, json!({})), 2, false);
+    }
+    // Experts beside another layer, each behind a norm of what both machines say.
+    let twin = json!({
+        "enable_moe_block": true, "moe_intermediate_size": 32, "num_experts": 5, "top_k_experts": 2,
+    });
+    shares_say_what_one_says(&config_with("gemma4", twin), 2, false);
+}
+
+/// Where there are fewer heads of keys, or groups of heads, than machines, neighbours have the same, and
+/// norms go over some of the machines.
+#[test]
+fn four_shares_say_what_one_process_says() {
+    shares_say_what_one_says(&config_with("olmo2", json!({})), 4, false);
+    shares_say_what_one_says(&config_with("mamba2", json!({})), 4, false);
+    shares_say_what_one_says(&config_with("qwen3_next", json!({})), 4, false);
+}
+
+/// Experts as gpt-oss is published: rows of gate and up take turns.
+#[test]
+fn shares_of_experts_whose_rows_take_turns_say_what_one_process_says() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/fixtures/gpt_oss");
+    let mut homes = [Home::new(), Home::new()];
+    for home in &homes {
+        let checkpoint = weights::Checkpoint::open(fixture.as_ref()).unwrap();
+        assert!(checkpoint.is_parameter("model.layers.0.mlp.experts.gate_up_proj"));
+        common::write_checkpoint(checkpoint, &home.path().join("model"));
+        let written = weights::Checkpoint::open(&home.path().join("model")).unwrap();
+        assert!(written.is_parameter("model.layers.0.mlp.experts.gate_up_proj"));
+    }
+    let library = library();
+    let server = Server::start(&homes[0], &flags(&library, &[]));
+    let expected = answers_below(&server, 70);
+    end(server);
+    let pair = Group::pair(&mut homes[1], &["--split", "tensor"]);
+    assert_eq!(answers_below(&pair.first, 70), expected);
+    pair.end().into_iter().for_each(|(status, log)| assert_eq!(status, Some(0), "{log}"));
 }
 
 #[test]
@@ -160,7 +280,7 @@ fn what_cannot_be_shared_is_said_before_anything_is_loaded() {
     write_model_of(config, &home.path().join("model"));
     let (library, at) = (library(), addresses(3));
     let hosts = home.path().join("hosts.json");
-    std::fs::write(&hosts, serde_json::json!([[at[0]], [at[1]]]).to_string()).unwrap();
+    std::fs::write(&hosts, json!([[at[0]], [at[1]]]).to_string()).unwrap();
     let model = home.path().join("model");
     let more = ["--ranks", &at[2], "--split", "tensor", "--port", "0"];
     let args = [&["serve", model.to_str().unwrap()][..], &flags(&library, &more)].concat();
@@ -180,9 +300,9 @@ fn what_cannot_be_shared_is_said_before_anything_is_loaded() {
 #[test]
 fn who_is_lost_is_an_error_and_nobody_hangs() {
     let mut home = Home::new();
-    let Pair { first, mut second } = Pair::start(&mut home, &[]);
+    let Group { first, mut others } = Group::pair(&mut home, &[]);
     let mut stream = first.stream();
-    second.0.kill().unwrap();
+    others[0].0.kill().unwrap();
     let said = rest(&mut stream);
     assert!(said.contains("rank 1 is gone"), "{said}");
     // Nor does it hang for those who come later, nor when it is to end.
@@ -198,11 +318,11 @@ fn who_is_lost_is_an_error_and_nobody_hangs() {
 #[test]
 fn others_end_when_the_first_one_dies() {
     let mut home = Home::new();
-    let pair = Pair::start(&mut home, &[]);
+    let Group { first, mut others } = Group::pair(&mut home, &[]);
     // In the middle of passes.
-    let _stream = pair.first.stream();
-    pair.first.signal("KILL");
-    let (status, log) = pair.end_of_second();
+    let _stream = first.stream();
+    first.signal("KILL");
+    let (status, log) = end_of(others.remove(0));
     assert!(log.starts_with("rank 1 follows rank 0"), "{log}");
     assert!(status.is_some(), "by itself: {log}");
 }
